@@ -16,8 +16,8 @@ using namespace dtrain;
 
 namespace {
 
-constexpr int kWarmUpPairs = 2;          // not counted: page cache, first-time paths
-constexpr int kPatienceMs = 60'000;      // the longest wait for one launch, on a loaded machine
+constexpr int kWarmUpPairs = 2;      // not counted: page cache, first-time paths
+constexpr int kPatienceMs = 60'000;  // the longest wait for one launch, on a loaded machine
 
 std::int64_t now_ns() {
   timespec now{};

@@ -103,8 +103,7 @@ int main(int argc, char** argv) {
         const job::JobSpec spec = make_job(workers, collective);
         const auto tasks = wanted_tasks(spec);
         bool fits = false;
-        sample((collective ? "ranks-" : "ps-worker-") + std::to_string(workers),
-               [&] { fits = place(spec, tasks, free).has_value(); });
+        sample((collective ? "ranks-" : "ps-worker-") + std::to_string(workers), [&] { fits = place(spec, tasks, free).has_value(); });
         if (!fits) std::fprintf(stderr, "%u workers did not fit\n", workers);
       }
     job::JobSpec large = make_job(10, true);

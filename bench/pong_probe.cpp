@@ -21,35 +21,31 @@ namespace {
 
 constexpr std::uint16_t kPort = 7400;
 constexpr Duration kLost = 5s;
-constexpr std::uint64_t kOwnSequences = std::uint64_t{1}
-                                        << 60;  // above membership's own numbers: their pongs do not matter here
+constexpr std::uint64_t kOwnSequences = std::uint64_t{1} << 60;  // above membership's own numbers: their pongs do not matter here
 
 struct StderrLog final : Log {
   void write(LogLevel level, std::string_view event, std::span<const LogField> fields) override {
     if (level < LogLevel::warn) return;
     std::fprintf(stderr, "pong_probe: %.*s", static_cast<int>(event.size()), event.data());
     for (const LogField& field : fields)
-      std::fprintf(stderr, " %.*s=%s", static_cast<int>(field.key.size()), field.key.data(),
-                   field.value.c_str());
+      std::fprintf(stderr, " %.*s=%s", static_cast<int>(field.key.size()), field.key.data(), field.value.c_str());
     std::fputc('\n', stderr);
   }
 };
 
 class Probe {
  public:
-  Probe(std::unique_ptr<net::PeerLinks> links, gossip::Self self, wire::Endpoint seed, Duration period,
-        std::uint64_t random, Log& log)
+  Probe(std::unique_ptr<net::PeerLinks> links, gossip::Self self, wire::Endpoint seed, Duration period, std::uint64_t random, Log& log)
       : links_(std::move(links)),
         self_(self.identity),
         seed_(std::move(seed)),
         period_(period),
-        members_(std::move(self), gossip::Options{}, Rng(random), log) {}
+        members_(std::move(self), gossip::MembershipOptions{}, Rng(random), log) {}
 
   void run() {
     step(gossip::Tick{});
     for (;;) {
-      const Instant now = loop::read_clocks().boot,
-                    due = std::min({members_.deadline(), links_->deadline(), next_});
+      const Instant now = loop::read_clocks().boot, due = std::min({members_.deadline(), links_->deadline(), next_});
       const auto wait = std::clamp<std::int64_t>((due - now) / 1ms + 1, 0, 1000);
       pollfd files[2] = {{links_->fd(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
       ::poll(files, 2, static_cast<int>(wait));
@@ -78,8 +74,7 @@ class Probe {
   void step(const gossip::Input& input) {
     gossip::Outputs out;
     members_.step(loop::read_clocks().boot, input, out);
-    if (!members_.cluster_id().none() && members_.cluster_id() != cluster_)
-      links_->set_cluster(cluster_ = members_.cluster_id());
+    if (!members_.cluster_id().none() && members_.cluster_id() != cluster_) links_->set_cluster(cluster_ = members_.cluster_id());
     members_.each([this](const gossip::MemberView& view) {
       if (view.identity != nullptr && view.identity->id != self_.id) links_->know(*view.identity);
     });
@@ -91,8 +86,7 @@ class Probe {
 
   void ask() {
     const Instant now = loop::read_clocks().boot;
-    for (auto first = asked_.begin(); first != asked_.end() && now - first->second > kLost;
-         first = asked_.erase(first))
+    for (auto first = asked_.begin(); first != asked_.end() && now - first->second > kLost; first = asked_.erase(first))
       std::printf("lost\n");
     std::fflush(stdout);
     if (now < next_) return;

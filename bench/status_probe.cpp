@@ -63,8 +63,7 @@ class Probe {
       if (!message->has_value()) return true;
       const std::uint64_t expected = asked_ - due_.size() + 1;
       if (due_.empty() || (*message)->type != wire::MessageType::status || (*message)->request != expected) return false;
-      std::printf("%lld\n",
-                  static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now - due_.front()).count()));
+      std::printf("%lld\n", static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now - due_.front()).count()));
       due_.pop_front();
     }
   }

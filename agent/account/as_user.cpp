@@ -17,9 +17,7 @@ namespace dtrain::account {
 namespace {
 
 // glibc's setgroups changes every thread of the process; the system call itself changes only the calling one.
-bool set_groups_of_thread(const std::vector<gid_t>& groups) {
-  return ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
-}
+bool set_groups_of_thread(const std::vector<gid_t>& groups) { return ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0; }
 
 using Capabilities = std::array<__user_cap_data_struct, 2>;  // version 3 has two words of each
 

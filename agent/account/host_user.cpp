@@ -21,7 +21,7 @@ constexpr std::size_t kPasswdBytes = 1 << 10;
 constexpr std::size_t kMostPasswdBytes = 64 << 10;
 constexpr Duration kFoundFor = 1s;  // the last answer serves again that long
 constexpr int kFirstGroups = 64;
-constexpr int kMostGroups = 65536;              // NGROUPS_MAX of the kernel
+constexpr int kMostGroups = 65536;  // NGROUPS_MAX of the kernel
 
 // For each thread: hundreds of tasks that are launched in one second mostly belong to one user, and each look-up
 // reads two files, or asks a server.
@@ -67,8 +67,7 @@ Result<HostUser> look_up(const task::User& user) {
     count = std::clamp(count, 0, kMostGroups);
     groups.resize(static_cast<std::size_t>(count));
     if (getgrouplist(entry.pw_name, entry.pw_gid, groups.data(), &count) < 0)
-      return fail(ErrorCode::limit,
-                  std::string("could not list the groups of ") + entry.pw_name + ": too many");
+      return fail(ErrorCode::limit, std::string("could not list the groups of ") + entry.pw_name + ": too many");
   }
   result.groups.assign(groups.begin(), groups.begin() + count);
   return result;

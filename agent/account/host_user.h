@@ -12,8 +12,8 @@ namespace dtrain::account {
 
 struct HostUser {
   std::uint32_t uid = 0, gid = 0;
-  std::vector<std::uint32_t> groups;   // supplementary, the primary one included
-  std::string name{}, home{}, shell{}; // from the user's entry; "": it is not given there
+  std::vector<std::uint32_t> groups;    // supplementary, the primary one included
+  std::string name{}, home{}, shell{};  // from the user's entry; "": it is not given there
 };
 
 // Sets whether jobs may run as root on this host (tasks.allowRoot); they may until this is called. To be called

@@ -68,8 +68,7 @@ Status replace_file(const std::string& path, std::string_view bytes) {
   if (fd && write_all(fd.get(), bytes) && ::rename(draft.c_str(), path.c_str()) == 0) return {};
   const int cause = errno;
   ::unlink(draft.c_str());
-  return fail(ErrorCode::io, "could not write " + path + ": " + cause_of(cause),
-              "check free space and permissions of its directory");
+  return fail(ErrorCode::io, "could not write " + path + ": " + cause_of(cause), "check free space and permissions of its directory");
 }
 
 }  // namespace dtrain

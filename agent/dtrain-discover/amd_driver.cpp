@@ -47,8 +47,7 @@ std::vector<std::string> in_order(std::vector<std::string> names) {
 }
 
 // A GPU that is divided into partitions has several nodes and is still one device.
-std::map<host::PciAddress, KfdNode> read_kfd(const std::string& directory,
-                                             const std::vector<std::string>& names) {
+std::map<host::PciAddress, KfdNode> read_kfd(const std::string& directory, const std::vector<std::string>& names) {
   std::map<host::PciAddress, KfdNode> nodes;
   std::map<std::uint64_t, host::PciAddress> addresses;  // by number of the node
   std::vector<std::pair<host::PciAddress, std::uint64_t>> links;
@@ -58,14 +57,12 @@ std::map<host::PciAddress, KfdNode> read_kfd(const std::string& directory,
     const auto keys = read_keys(path + "/properties", ' ');
     if (number_in(keys, "simd_count") == 0) continue;               // a CPU
     const std::uint64_t location = number_in(keys, "location_id");  // bus, device, function as PCI packs them
-    const host::PciAddress address{
-        static_cast<std::uint32_t>(number_in(keys, "domain")), static_cast<std::uint8_t>(location >> 8),
-        static_cast<std::uint8_t>((location >> 3) & 31), static_cast<std::uint8_t>(location & 7)};
+    const host::PciAddress address{static_cast<std::uint32_t>(number_in(keys, "domain")), static_cast<std::uint8_t>(location >> 8),
+                                   static_cast<std::uint8_t>((location >> 3) & 31), static_cast<std::uint8_t>(location & 7)};
     KfdNode& node = nodes[address];
     if (node.ordinal < 0) node.ordinal = ordinal;
     ++ordinal;
-    if (node.name.empty())
-      node.name = clean_text(read_small_file(path + "/name").value_or(""), host::kDeviceTextBytes);
+    if (node.name.empty()) node.name = clean_text(read_small_file(path + "/name").value_or(""), host::kDeviceTextBytes);
     if (node.unique_id == 0) node.unique_id = number_in(keys, "unique_id");
     node.memory_bytes += memory_of(path + "/mem_banks");
     if (const auto number = to_number(name)) addresses[*number] = address;
@@ -87,12 +84,9 @@ std::uint64_t read_hex(const std::string& path) {
 }
 
 void fill(const std::string& device, const KfdNode& node, node::Gpu& gpu) {
-  const std::string product =
-      clean_text(read_small_file(device + "/product_name").value_or(""), host::kDeviceTextBytes);
-  if (!product.empty())
-    gpu.model = product;
-  else if (!node.name.empty())
-    gpu.model = node.name;
+  const std::string product = clean_text(read_small_file(device + "/product_name").value_or(""), host::kDeviceTextBytes);
+  if (!product.empty()) gpu.model = product;
+  else if (!node.name.empty()) gpu.model = node.name;
   const std::uint64_t own_id = read_hex(device + "/unique_id");
   if (const std::uint64_t id = own_id != 0 ? own_id : node.unique_id; id != 0) {
     char text[32];

@@ -17,8 +17,7 @@
 namespace dtrain::discover {
 namespace {
 
-constexpr const char* kNvidiaControl =
-    "/dev/nvidiactl";  // exists where the driver runs, also in containers
+constexpr const char* kNvidiaControl = "/dev/nvidiactl";  // exists where the driver runs, also in containers
 
 // hwloc counts the memory of NUMA nodes, which may be less than the kernel's.
 std::uint64_t kernel_memory(const std::string& root) {
@@ -41,15 +40,13 @@ void name_nameless(std::vector<FoundGpu>& gpus) {
 void limit_gpus(std::vector<FoundGpu>& gpus, std::vector<Error>& warnings) {
   if (gpus.size() <= host::kMostGpus) return;
   warnings.push_back({ErrorCode::limit,
-                      "could not use all GPUs: " + std::to_string(gpus.size()) + " are more than " +
-                          std::to_string(host::kMostGpus),
+                      "could not use all GPUs: " + std::to_string(gpus.size()) + " are more than " + std::to_string(host::kMostGpus),
                       "those with the highest numbers are left out"});
   gpus.resize(host::kMostGpus);
 }
 
 // The part of the answer that depends on the GPUs.
-void put_gpus(hwloc_topology_t topology, std::vector<FoundGpu> gpus, const Request& request,
-              host::Machine& machine) {
+void put_gpus(hwloc_topology_t topology, std::vector<FoundGpu> gpus, const Request& request, host::Machine& machine) {
   number_gpus(gpus, request.known);
   limit_gpus(gpus, machine.warnings);
   set_groups(gpus);
@@ -65,8 +62,7 @@ void put_gpus(hwloc_topology_t topology, std::vector<FoundGpu> gpus, const Reque
 
 bool may_have_nvidia(const std::vector<FoundGpu>& gpus) {
   return ::access(kNvidiaControl, F_OK) == 0 ||
-         std::any_of(gpus.begin(), gpus.end(),
-                     [](const FoundGpu& gpu) { return gpu.vendor == kNvidia && gpu.facts.healthy; });
+         std::any_of(gpus.begin(), gpus.end(), [](const FoundGpu& gpu) { return gpu.vendor == kNvidia && gpu.facts.healthy; });
 }
 
 }  // namespace
@@ -84,10 +80,8 @@ void discover(const Request& request, const std::function<void(const host::Machi
   machine.cpu_list = list_cpus(topology->get());
   machine.memory_bytes = of_file ? 0 : kernel_memory(request.source.root);
   if (machine.memory_bytes == 0) machine.memory_bytes = local_memory(topology->get());
-  machine.packages =
-      static_cast<std::uint32_t>(std::max(0, hwloc_get_nbobjs_by_type(topology->get(), HWLOC_OBJ_PACKAGE)));
-  machine.numa_nodes =
-      static_cast<std::uint32_t>(std::max(0, hwloc_get_nbobjs_by_type(topology->get(), HWLOC_OBJ_NUMANODE)));
+  machine.packages = static_cast<std::uint32_t>(std::max(0, hwloc_get_nbobjs_by_type(topology->get(), HWLOC_OBJ_PACKAGE)));
+  machine.numa_nodes = static_cast<std::uint32_t>(std::max(0, hwloc_get_nbobjs_by_type(topology->get(), HWLOC_OBJ_NUMANODE)));
 
   std::vector<FoundGpu> gpus = find_gpus(topology->get());
   find_surroundings(topology->get(), gpus);
@@ -99,9 +93,7 @@ void discover(const Request& request, const std::function<void(const host::Machi
   }
   // The library knows only this machine.
   const bool here = !of_file && request.source.root.empty();
-  const std::string nvml = !request.nvml.empty()           ? request.nvml
-                           : here && may_have_nvidia(gpus) ? kNvmlLibrary
-                                                           : "";
+  const std::string nvml = !request.nvml.empty() ? request.nvml : here && may_have_nvidia(gpus) ? kNvmlLibrary : "";
   host::Machine first = machine;
   first.complete = nvml.empty();
   put_gpus(topology->get(), gpus, request, first);

@@ -12,9 +12,9 @@ namespace dtrain::discover {
 
 struct Request {
   Source source;
-  std::vector<std::string> exclude;  // GPUs, by PCI address or index
+  std::vector<std::string> exclude;   // GPUs, by PCI address or index
   std::vector<host::KnownGpu> known;  // the numbers that GPUs have already
-  std::string nvml;                  // library to ask; "": this machine's, if it may have NVIDIA GPUs
+  std::string nvml;                   // library to ask; "": this machine's, if it may have NVIDIA GPUs
 };
 
 // Calls `answer` once, or twice if NVML is asked (agent/host/machine.h).

@@ -14,20 +14,18 @@ std::string name_all(const std::vector<FoundGpu>& gpus, const std::function<bool
 
 }  // namespace
 
-void mark_without_driver(std::vector<FoundGpu>& gpus, std::uint16_t vendor, const std::string& maker,
-                         const std::string& cause, std::vector<Error>& warnings) {
+void mark_without_driver(std::vector<FoundGpu>& gpus, std::uint16_t vendor, const std::string& maker, const std::string& cause,
+                         std::vector<Error>& warnings) {
   const std::string names = name_all(gpus, [&](const FoundGpu& gpu) { return gpu.vendor == vendor; });
   if (names.empty()) return;
   for (FoundGpu& gpu : gpus)
     if (gpu.vendor == vendor) make_unhealthy(gpu.facts, "the " + maker + " driver is not loaded");
-  warnings.push_back(
-      {ErrorCode::unavailable,
-       "could not use GPUs " + names + ": the " + maker + " driver is not loaded (" + cause + ")",
-       "install and load the driver and start the agent again, or name them in resources.excludeGpus"});
+  warnings.push_back({ErrorCode::unavailable, "could not use GPUs " + names + ": the " + maker + " driver is not loaded (" + cause + ")",
+                      "install and load the driver and start the agent again, or name them in resources.excludeGpus"});
 }
 
 void mark_strangers(std::vector<FoundGpu>& gpus, std::uint16_t vendor, const std::string& maker,
-                      const std::function<bool(const FoundGpu&)>& is_held, std::vector<Error>& warnings) {
+                    const std::function<bool(const FoundGpu&)>& is_held, std::vector<Error>& warnings) {
   const auto is_stranger = [&](const FoundGpu& gpu) { return gpu.vendor == vendor && !is_held(gpu); };
   const std::string names = name_all(gpus, is_stranger);
   if (names.empty()) return;
@@ -36,8 +34,7 @@ void mark_strangers(std::vector<FoundGpu>& gpus, std::uint16_t vendor, const std
     gpu.stranger = true;
     make_unhealthy(gpu.facts, "the " + maker + " driver does not hold it");
   }
-  warnings.push_back({ErrorCode::unavailable,
-                      "could not use GPUs " + names + ": the " + maker + " driver does not hold them",
+  warnings.push_back({ErrorCode::unavailable, "could not use GPUs " + names + ": the " + maker + " driver does not hold them",
                       "nothing, when they belong to another container or virtual machine"});
 }
 

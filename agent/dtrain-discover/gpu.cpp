@@ -49,8 +49,7 @@ void read_infos(hwloc_obj_t device, node::Gpu& gpu) {
       if (gpu.memory_bytes == 0) gpu.memory_bytes = to_number(info_of(os, memory)).value_or(0) << 10;
   }
   set_if_empty(gpu.model, info_of(device, "PCIDevice"));
-  if (gpu.model.empty() && device->name != nullptr)
-    gpu.model = clean_text(device->name, host::kDeviceTextBytes);
+  if (gpu.model.empty() && device->name != nullptr) gpu.model = clean_text(device->name, host::kDeviceTextBytes);
 }
 
 }  // namespace
@@ -83,8 +82,7 @@ void number_gpus(std::vector<FoundGpu>& gpus, const std::vector<host::KnownGpu>&
     next = std::max(next, gpu.index + 1);
   }
   std::erase_if(gpus, [&](const FoundGpu& gpu) { return gpu.stranger && !numbers.contains(gpu.address); });
-  std::sort(gpus.begin(), gpus.end(),
-            [](const FoundGpu& a, const FoundGpu& b) { return a.address < b.address; });
+  std::sort(gpus.begin(), gpus.end(), [](const FoundGpu& a, const FoundGpu& b) { return a.address < b.address; });
   for (FoundGpu& gpu : gpus) {
     const auto number = numbers.find(gpu.address);
     gpu.facts.index = number == numbers.end() ? next++ : number->second;
@@ -121,8 +119,7 @@ std::vector<FoundGpu> find_gpus(hwloc_topology_t topology) {
   return gpus;
 }
 
-void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names,
-                  std::vector<Error>& warnings) {
+void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names, std::vector<Error>& warnings) {
   for (const std::string& name : names) {
     const auto address = host::parse_pci_address(name);
     const auto index = to_number(name);
@@ -135,8 +132,7 @@ void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& n
     }
     std::string known;
     for (const FoundGpu& candidate : gpus) known += (known.empty() ? "" : ", ") + candidate.facts.pci;
-    warnings.push_back({ErrorCode::not_found,
-                        "could not exclude GPU " + name + ": this machine has no such GPU",
+    warnings.push_back({ErrorCode::not_found, "could not exclude GPU " + name + ": this machine has no such GPU",
                         "mend resources.excludeGpus; GPUs here: " + (known.empty() ? "none" : known)});
   }
 }

@@ -22,10 +22,10 @@ inline constexpr const char* kNotOnTheBus = "it is not on the bus any more";
 struct FoundGpu {
   host::PciAddress address;
   std::uint16_t vendor = 0, device = 0;
-  bool excluded = false;  // by the operator
-  bool stranger = false;  // its driver does not hold it
+  bool excluded = false;                 // by the operator
+  bool stranger = false;                 // its driver does not hold it
   std::vector<host::PciAddress> linked;  // the GPUs that NVLink or XGMI joins it with (links.h)
-  node::Gpu facts;        // index, pci, vendor, numa; the others as far as known
+  node::Gpu facts;                       // index, pci, vendor, numa; the others as far as known
 };
 
 // By PCI class and maker, one for each address, in order of address. Graphics chips of board management controllers
@@ -46,7 +46,6 @@ void make_unhealthy(node::Gpu& gpu, const std::string& reason);
 void number_gpus(std::vector<FoundGpu>& gpus, const std::vector<host::KnownGpu>& known);
 
 // Marks the GPUs named by PCI address or index. A name that matches none is a warning.
-void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names,
-                  std::vector<Error>& warnings);
+void exclude_gpus(std::vector<FoundGpu>& gpus, const std::vector<std::string>& names, std::vector<Error>& warnings);
 
 }  // namespace dtrain::discover

@@ -110,10 +110,8 @@ void ask_all(const nvml::Library& nvml, std::vector<GpuSample*> wanted) {
   }
   const bool all_lost = lost == unnamed && lost >= wanted.size();
   for (GpuSample* sample : wanted) {
-    if (all_lost)
-      sample->lost = kNvmlHasLostIt + why;
-    else
-      sample->refused = "NVML does not name it" + why;
+    if (all_lost) sample->lost = kNvmlHasLostIt + why;
+    else sample->refused = "NVML does not name it" + why;
   }
 }
 

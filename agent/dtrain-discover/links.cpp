@@ -54,8 +54,7 @@ void set_groups(std::vector<FoundGpu>& gpus) {
   std::vector<std::size_t> parents(numbers.size());
   for (std::size_t i = 0; i < parents.size(); ++i) parents[i] = i;
   for (const FoundGpu& gpu : gpus)
-    for (const host::PciAddress& other : gpu.linked)
-      parents[leader(parents, numbers.at(gpu.address))] = leader(parents, numbers.at(other));
+    for (const host::PciAddress& other : gpu.linked) parents[leader(parents, numbers.at(gpu.address))] = leader(parents, numbers.at(other));
   std::map<std::size_t, unsigned> members;
   for (const FoundGpu& gpu : gpus) ++members[leader(parents, numbers.at(gpu.address))];
   std::map<std::size_t, std::int32_t> groups;

@@ -38,8 +38,7 @@ bool write_frame(const T& answer) {
 bool write_text(const host::Machine& machine) {
   if (!machine.complete) return true;
   if (machine.error) std::fprintf(stderr, "dtrain-discover: %s\n", machine.error->text().c_str());
-  for (const Error& warning : machine.warnings)
-    std::fprintf(stderr, "dtrain-discover: %s\n", warning.text().c_str());
+  for (const Error& warning : machine.warnings) std::fprintf(stderr, "dtrain-discover: %s\n", warning.text().c_str());
   return write_all(STDOUT_FILENO, machine.topology);
 }
 
@@ -49,41 +48,27 @@ int run_program(int argc, char** argv) {
   const rlimit no_core{0, 0}, cpu{kCpuSeconds, kCpuSeconds};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::setrlimit(RLIMIT_CPU, &cpu);
-  constexpr option kOptions[] = {
-      {"root", required_argument, nullptr, 'r'},    {"topology", required_argument, nullptr, 't'},
-      {"exclude", required_argument, nullptr, 'e'}, {"nvml", required_argument, nullptr, 'n'},
-      {"known", required_argument, nullptr, 'k'},   {"text", no_argument, nullptr, 'T'},
-      {"health", no_argument, nullptr, 'H'},        {nullptr, 0, nullptr, 0}};
+  constexpr option kOptions[] = {{"root", required_argument, nullptr, 'r'},    {"topology", required_argument, nullptr, 't'},
+                                 {"exclude", required_argument, nullptr, 'e'}, {"nvml", required_argument, nullptr, 'n'},
+                                 {"known", required_argument, nullptr, 'k'},   {"text", no_argument, nullptr, 'T'},
+                                 {"health", no_argument, nullptr, 'H'},        {nullptr, 0, nullptr, 0}};
   Request request;
   bool text = false, health = false;
   for (int flag; (flag = ::getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (flag) {
-      case 'r':
-        request.source.root = ::optarg;
-        break;
-      case 't':
-        request.source.file = ::optarg;
-        break;
-      case 'e':
-        request.exclude.emplace_back(::optarg);
-        break;
+      case 'r': request.source.root = ::optarg; break;
+      case 't': request.source.file = ::optarg; break;
+      case 'e': request.exclude.emplace_back(::optarg); break;
       case 'k': {
         const auto known = host::parse_known_gpu(::optarg);
         if (!known) return std::fprintf(stderr, "%s\n", known.error().text().c_str()), EX_USAGE;
         request.known.push_back(*known);
         break;
       }
-      case 'n':
-        request.nvml = ::optarg;
-        break;
-      case 'H':
-        health = true;
-        break;
-      case 'T':
-        text = true;
-        break;
-      default:
-        return std::fputs(kUsage, stderr), EX_USAGE;
+      case 'n': request.nvml = ::optarg; break;
+      case 'H': health = true; break;
+      case 'T': text = true; break;
+      default: return std::fputs(kUsage, stderr), EX_USAGE;
     }
   }
   if (::optind < argc || (text && health)) return std::fputs(kUsage, stderr), EX_USAGE;
@@ -107,6 +92,4 @@ int run_program(int argc, char** argv) {
 }  // namespace
 }  // namespace dtrain::discover
 
-int main(int argc, char** argv) {
-  return dtrain::discover::run_program(argc, argv);
-}
+int main(int argc, char** argv) { return dtrain::discover::run_program(argc, argv); }

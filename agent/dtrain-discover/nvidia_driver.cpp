@@ -27,8 +27,7 @@ void read_information(const std::string& path, node::Gpu& gpu) {
   // The driver writes question marks until the GPU has been used.
   if (const std::string uuid = value("GPU UUID"); uuid.find('?') == std::string::npos) gpu.uuid = uuid;
   if (value("GPU Excluded") == "Yes") make_unhealthy(gpu, "the NVIDIA driver was told to leave it out");
-  if (const auto minor = to_number(value("Device Minor")); minor && *minor < kMostMinors)
-    gpu.minor = static_cast<std::int32_t>(*minor);
+  if (const auto minor = to_number(value("Device Minor")); minor && *minor < kMostMinors) gpu.minor = static_cast<std::int32_t>(*minor);
 }
 
 }  // namespace

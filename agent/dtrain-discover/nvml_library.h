@@ -19,19 +19,17 @@ struct PciInfo {  // nvmlPciInfo_t of nvmlDeviceGetPciInfo_v3
   unsigned device_and_vendor;  // the vendor in the low half
   unsigned subsystem;
   char address[32];
-  host::PciAddress pci() const {
-    return {domain, static_cast<std::uint8_t>(bus), static_cast<std::uint8_t>(device), 0};
-  }
+  host::PciAddress pci() const { return {domain, static_cast<std::uint8_t>(bus), static_cast<std::uint8_t>(device), 0}; }
 };
 struct Memory {  // nvmlMemory_t, bytes
   unsigned long long total, free, used;
 };
 
-inline constexpr unsigned kTemperatureOfGpu = 0;       // nvmlTemperatureSensors_t
-inline constexpr unsigned kSlowdown = 1;               // nvmlTemperatureThresholds_t
-inline constexpr unsigned kUncorrected = 1;            // nvmlMemoryErrorType_t
-inline constexpr unsigned kSinceDriverLoad = 0;        // nvmlEccCounterType_t: volatile
-inline constexpr unsigned kLinks = 18;                 // NVML_NVLINK_MAX_LINKS
+inline constexpr unsigned kTemperatureOfGpu = 0;              // nvmlTemperatureSensors_t
+inline constexpr unsigned kSlowdown = 1;                      // nvmlTemperatureThresholds_t
+inline constexpr unsigned kUncorrected = 1;                   // nvmlMemoryErrorType_t
+inline constexpr unsigned kSinceDriverLoad = 0;               // nvmlEccCounterType_t: volatile
+inline constexpr unsigned kLinks = 18;                        // NVML_NVLINK_MAX_LINKS
 inline constexpr unsigned kRemoteGpu = 0, kRemoteSwitch = 2;  // nvmlIntNvLinkDeviceType_t
 
 class Library {

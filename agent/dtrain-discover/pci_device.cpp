@@ -11,9 +11,7 @@ namespace {
 
 constexpr std::string_view kRenderNode = "renderD";
 
-std::string directory_of(const std::string& root, const FoundGpu& gpu) {
-  return root + "/sys/bus/pci/devices/" + gpu.facts.pci;
-}
+std::string directory_of(const std::string& root, const FoundGpu& gpu) { return root + "/sys/bus/pci/devices/" + gpu.facts.pci; }
 
 void read_minor(const std::string& device, node::Gpu& gpu) {
   for (const std::string& name : list_directory(device + "/drm").value_or(std::vector<std::string>()))

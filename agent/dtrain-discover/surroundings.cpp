@@ -52,9 +52,7 @@ std::vector<Nic> find_nics(hwloc_topology_t topology) {
 std::vector<std::string> nearest(const std::vector<Nic>& nics, const Path& gpu, std::int32_t numa) {
   std::size_t deepest = 0;
   for (const Nic& nic : nics) deepest = std::max(deepest, in_common(nic.path, gpu));
-  const auto is_near = [&](const Nic& nic) {
-    return deepest > 0 ? in_common(nic.path, gpu) == deepest : numa >= 0 && nic.numa == numa;
-  };
+  const auto is_near = [&](const Nic& nic) { return deepest > 0 ? in_common(nic.path, gpu) == deepest : numa >= 0 && nic.numa == numa; };
   const bool rdma = std::any_of(nics.begin(), nics.end(), [&](const Nic& nic) { return nic.rdma && is_near(nic); });
   std::vector<std::string> names;
   for (const Nic& nic : nics)

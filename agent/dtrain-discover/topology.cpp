@@ -16,9 +16,7 @@
 namespace dtrain::discover {
 namespace {
 
-std::string own_version() {
-  return std::to_string(hwloc_get_api_version() >> 16);
-}
+std::string own_version() { return std::to_string(hwloc_get_api_version() >> 16); }
 
 Result<std::string> read_topology_file(const std::string& path) {
   const auto failed = [&](ErrorCode code, const std::string& cause, const std::string& next) {
@@ -32,11 +30,9 @@ Result<std::string> read_topology_file(const std::string& path) {
   }
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
-    return failed(ErrorCode::invalid, "it is not a regular file",
-                  "give a file that lstopo --of xml has written");
+    return failed(ErrorCode::invalid, "it is not a regular file", "give a file that lstopo --of xml has written");
   if (static_cast<std::uint64_t>(info.st_size) > host::kTopologyFileBytes)
-    return failed(ErrorCode::invalid,
-                  "it is larger than " + std::to_string(host::kTopologyFileBytes >> 20) + " MiB",
+    return failed(ErrorCode::invalid, "it is larger than " + std::to_string(host::kTopologyFileBytes >> 20) + " MiB",
                   "give a file that lstopo --of xml has written");
   std::string text(static_cast<std::size_t>(info.st_size), '\0');
   if (!read_into(fd.get(), text)) return failed(ErrorCode::io, ::strerror(errno), "check the disk that it lies on");
@@ -63,10 +59,9 @@ Status use_file(hwloc_topology_t topology, const std::string& path) {
   const unsigned format = format_of(*text), own = hwloc_get_api_version() >> 16;
   if (format == 0) return wrong("it is not hwloc XML", "make one with lstopo --of xml " + path);
   if (format > own)
-    return wrong("it has format " + std::to_string(format) + ", and hwloc " + own_version() +
-                     " here reads up to format " + std::to_string(own),
-                 "write it again where it comes from: lstopo --of xml --export-xml-flags v" +
-                     std::to_string(own) + " FILE.xml");
+    return wrong(
+        "it has format " + std::to_string(format) + ", and hwloc " + own_version() + " here reads up to format " + std::to_string(own),
+        "write it again where it comes from: lstopo --of xml --export-xml-flags v" + std::to_string(own) + " FILE.xml");
   if (hwloc_topology_set_xmlbuffer(topology, text->c_str(), static_cast<int>(text->size() + 1)) != 0)
     return wrong("it is not hwloc XML", "make one with lstopo --of xml " + path);
   return {};
@@ -88,8 +83,7 @@ Result<Topology> load_topology(const Source& source) {
   }
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0)
-    return fail(ErrorCode::internal, std::string("could not start hwloc: ") + ::strerror(errno),
-                "install libhwloc15 again");
+    return fail(ErrorCode::internal, std::string("could not start hwloc: ") + ::strerror(errno), "install libhwloc15 again");
   Topology topology(raw, &hwloc_topology_destroy);
   keep_devices(raw);
   if (!source.file.empty())
@@ -97,12 +91,9 @@ Result<Topology> load_topology(const Source& source) {
   errno = 0;
   if (hwloc_topology_load(raw) != 0) {
     if (!source.file.empty())
-      return fail(
-          ErrorCode::invalid,
-          "could not read topology " + source.file + ": hwloc " + own_version() + " refuses it",
-          "make one with lstopo --of xml; hwloc says more with HWLOC_XML_VERBOSE=1 lstopo -i " + source.file);
-    return fail(ErrorCode::io, std::string("could not discover the machine: hwloc: ") + ::strerror(errno),
-                "mount /proc and /sys");
+      return fail(ErrorCode::invalid, "could not read topology " + source.file + ": hwloc " + own_version() + " refuses it",
+                  "make one with lstopo --of xml; hwloc says more with HWLOC_XML_VERBOSE=1 lstopo -i " + source.file);
+    return fail(ErrorCode::io, std::string("could not discover the machine: hwloc: ") + ::strerror(errno), "mount /proc and /sys");
   }
   return topology;
 }
@@ -128,8 +119,7 @@ std::vector<task::HostCpu> list_cpus(hwloc_topology_t topology) {
 
 std::uint64_t local_memory(hwloc_topology_t topology) {
   std::uint64_t bytes = 0;
-  for (hwloc_obj_t node = nullptr;
-       (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
+  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
     bytes += node->attr->numanode.local_memory;
   return bytes;
 }

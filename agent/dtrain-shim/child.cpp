@@ -31,8 +31,7 @@ void apply_limits(ChildPlan& plan) {
     if (raw(SYS_prlimit64, 0, resource, reinterpret_cast<long>(&wanted)) == 0) continue;
     // The hard limit may not be raised: the value is as high as it permits.
     rlimit present{};
-    if (raw(SYS_prlimit64, 0, resource, 0, reinterpret_cast<long>(&present)) != 0)
-      give_up(plan, Step::set_limit, errno);
+    if (raw(SYS_prlimit64, 0, resource, 0, reinterpret_cast<long>(&present)) != 0) give_up(plan, Step::set_limit, errno);
     if (wanted.rlim_cur > present.rlim_max) wanted.rlim_cur = present.rlim_max;
     wanted.rlim_max = present.rlim_max;
     if (raw(SYS_prlimit64, 0, resource, reinterpret_cast<long>(&wanted)) != 0) give_up(plan, Step::set_limit, errno);
@@ -142,9 +141,8 @@ void run_child(void* context) {
   be_killed_first();
   apply_limits(plan);
   take_cpus(*plan.launch);
-  if ((h.flags & kSwitchUser) != 0 &&
-      (raw(SYS_setgroups, h.group_count, reinterpret_cast<long>(plan.launch->groups)) != 0 ||
-       raw(SYS_setresgid, h.gid, h.gid, h.gid) != 0 || raw(SYS_setresuid, h.uid, h.uid, h.uid) != 0))
+  if ((h.flags & kSwitchUser) != 0 && (raw(SYS_setgroups, h.group_count, reinterpret_cast<long>(plan.launch->groups)) != 0 ||
+                                       raw(SYS_setresgid, h.gid, h.gid, h.gid) != 0 || raw(SYS_setresuid, h.uid, h.uid, h.uid) != 0))
     give_up(plan, Step::become_user, errno);
   // After the change of user, which clears it. Without it, a shim that is killed would leave its task running.
   prctl(PR_SET_PDEATHSIG, SIGKILL);

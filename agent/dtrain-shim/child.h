@@ -9,11 +9,11 @@ inline constexpr size_t kInterpreterBytes = 256;  // the kernel reads no more of
 
 struct ChildPlan {
   const Launch* launch = nullptr;
-  int out = -1, err = -1;       // become stdout and stderr
-  int cgroup = -1;              // directory of the task's v2 cgroup; -1 none
-  int parent = 0;               // pid of the shim
+  int out = -1, err = -1;  // become stdout and stderr
+  int cgroup = -1;         // directory of the task's v2 cgroup; -1 none
+  int parent = 0;          // pid of the shim
   // Result, written by the child: where it failed, if it did.
-  volatile uint8_t step = 0;    // Step
+  volatile uint8_t step = 0;  // Step
   volatile int error = 0;
   char interpreter[kInterpreterBytes] = {};  // at Step::interpret
 };

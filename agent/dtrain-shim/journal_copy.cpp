@@ -12,7 +12,7 @@ size_t JournalCopy::send_some(const char* bytes, size_t size) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       if (n < 0 && errno == EAGAIN) break;
-      close(fd_);   // journald is gone for good: a restarted one keeps its streams
+      close(fd_);  // journald is gone for good: a restarted one keeps its streams
       fd_ = -1;
       break;
     }
@@ -33,7 +33,7 @@ bool JournalCopy::note_drops() {
 
 void JournalCopy::append(task::LogStream stream, const char* bytes, size_t size) {
   if (fd_ < 0) return;
-  if (stream != stream_) end_line();   // the journal has only one stream for both
+  if (stream != stream_) end_line();  // the journal has only one stream for both
   stream_ = stream;
   dropped_ += size - (note_drops() ? send_some(bytes, size) : 0);
 }

@@ -9,17 +9,17 @@ namespace dtrain::shim {
 
 class JournalCopy {
  public:
-  void open(int fd) { fd_ = fd; }                // -1: there is no journal
+  void open(int fd) { fd_ = fd; }  // -1: there is no journal
   void append(task::LogStream stream, const char* bytes, size_t size);
-  void end_line();                               // after an attempt, so that its last line is not joined with the next attempt's first
+  void end_line();  // after an attempt, so that its last line is not joined with the next attempt's first
 
  private:
   bool note_drops();
   size_t send_some(const char* bytes, size_t size);
   int fd_ = -1;
   bool line_open_ = false;
-  task::LogStream stream_ = task::LogStream::out;   // of the newest piece
-  uint64_t dropped_ = 0;                         // bytes dropped and not reported yet
+  task::LogStream stream_ = task::LogStream::out;  // of the newest piece
+  uint64_t dropped_ = 0;                           // bytes dropped and not reported yet
 };
 
 }  // namespace dtrain::shim

@@ -29,7 +29,7 @@ void* reserve(size_t bytes) {
 char* read_whole(const char* name, size_t& size) {
   const int fd = open_file(name, O_RDONLY);
   if (fd < 0) return nullptr;
-  struct stat info{};
+  struct stat info {};
   char* memory = nullptr;
   if (fstat(fd, &info) == 0 && info.st_size > 0 && static_cast<size_t>(info.st_size) <= kLaunchBytes)
     memory = static_cast<char*>(reserve(static_cast<size_t>(info.st_size) + 1));
@@ -76,18 +76,16 @@ bool Launch::load() {
   errno = EBADMSG;
   if (!read_launch_header(base, size, header)) return false;
   const LaunchHeader& h = header;
-  if (h.argv_count == 0 || h.argv_count > size || h.env_count > size || h.groups_offset % sizeof(uint32_t) != 0)
-    return false;
+  if (h.argv_count == 0 || h.argv_count > size || h.env_count > size || h.groups_offset % sizeof(uint32_t) != 0) return false;
   constexpr size_t kOwnVariables = 2;  // NOTIFY_SOCKET, DTRAIN_ATTEMPT
   argv = static_cast<char**>(reserve((h.argv_count + 1) * sizeof(char*)));
   env = static_cast<char**>(reserve((h.env_count + kOwnVariables + 1) * sizeof(char*)));
   if (argv == nullptr || env == nullptr) return false;
   groups = reinterpret_cast<const uint32_t*>(base + h.groups_offset);
   cpus = base + h.cpus_offset;
-  if (!fill_list(base, size, h.argv_offset, h.argv_count, argv) ||
-      !fill_list(base, size, h.env_offset, h.env_count, env) || !string_at(base, size, h.work_dir_offset, work_dir) ||
-      !string_at(base, size, h.notify_offset, notify) || !string_at(base, size, h.cgroup_offset, cgroup) ||
-      !string_at(base, size, h.memory_offset, memory_cgroup))
+  if (!fill_list(base, size, h.argv_offset, h.argv_count, argv) || !fill_list(base, size, h.env_offset, h.env_count, env) ||
+      !string_at(base, size, h.work_dir_offset, work_dir) || !string_at(base, size, h.notify_offset, notify) ||
+      !string_at(base, size, h.cgroup_offset, cgroup) || !string_at(base, size, h.memory_offset, memory_cgroup))
     return false;
   env_size_ = h.env_count;
   for (uint32_t i = 0; i < h.env_count; ++i)

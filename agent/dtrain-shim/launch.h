@@ -10,14 +10,14 @@ namespace dtrain::shim {
 struct Launch {
   LaunchHeader header;
   char** argv = nullptr;
-  char** env = nullptr;          // env_count entries, then the per-attempt ones that the user did not set
+  char** env = nullptr;  // env_count entries, then the per-attempt ones that the user did not set
   const uint32_t* groups = nullptr;
-  const char* cpus = nullptr;    // header.cpu_bytes bytes
+  const char* cpus = nullptr;  // header.cpu_bytes bytes
   const char* work_dir = "";
-  const char* notify = "";       // value of NOTIFY_SOCKET
+  const char* notify = "";  // value of NOTIFY_SOCKET
   const char* cgroup = "";
   const char* memory_cgroup = "";
-  const char* path = nullptr;    // PATH of the task's environment
+  const char* path = nullptr;  // PATH of the task's environment
 
   // Reads kLaunchFile of the current directory. False: errno says why (EBADMSG: it is no launch file).
   bool load();

@@ -13,9 +13,9 @@ class Link {
   // connection is removed from it.
   bool listen(uint32_t agent_uid, int epoll);
   int listener() const { return listener_; }
-  int fd() const { return fd_; }                 // -1: no agent at the moment
-  void adopt(int fd);                            // takes an agent's connection made elsewhere (kBirthSocket)
-  bool accept();                                 // true: there is a new connection, which replaces any earlier one
+  int fd() const { return fd_; }  // -1: no agent at the moment
+  void adopt(int fd);             // takes an agent's connection made elsewhere (kBirthSocket)
+  bool accept();                  // true: there is a new connection, which replaces any earlier one
   void close_connection();
 
   bool reading() const { return fd_ >= 0 && !reply_waits_; }
@@ -25,14 +25,14 @@ class Link {
 
   enum class Received { nothing, command, closed };
   Received receive(CommandPacket& out);
-  void reply(const ReplyPacket& reply);          // reading() must have been true before
-  void ask(const AskPacket& ask);                // a question that finds no room is dropped: it is asked again
+  void reply(const ReplyPacket& reply);  // reading() must have been true before
+  void ask(const AskPacket& ask);        // a question that finds no room is dropped: it is asked again
   void record_changed() { record_waits_ = fd_ >= 0 && greeted_; }
   // Sends what waits: the reply, then the present record.
   void flush(const void* record, size_t record_bytes);
 
  private:
-  bool send(const void* bytes, size_t size);     // false: try later
+  bool send(const void* bytes, size_t size);  // false: try later
   int listener_ = -1, fd_ = -1, epoll_ = -1;
   uint32_t agent_uid_ = 0;
   bool greeted_ = false, reply_waits_ = false, record_waits_ = false;

@@ -10,10 +10,10 @@ namespace dtrain::shim {
 namespace {
 
 constexpr size_t kNameBytes = 32;
-constexpr uint32_t kMostFiles = 1024;      // of one assignment on one host
-constexpr uint64_t kReserve = 4096;        // kept free of output in each file: some forty lines about dropped bytes
-constexpr uint64_t kRoomStep = 16 << 10;   // asked of the disk at a time
-constexpr int kKeepSize = 1;               // FALLOC_FL_KEEP_SIZE: readers see nothing of it
+constexpr uint32_t kMostFiles = 1024;       // of one assignment on one host
+constexpr uint64_t kReserve = 4096;         // kept free of output in each file: some forty lines about dropped bytes
+constexpr uint64_t kRoomStep = 16 << 10;    // asked of the disk at a time
+constexpr int kKeepSize = 1;                // FALLOC_FL_KEEP_SIZE: readers see nothing of it
 constexpr uint64_t kLookEvery = 256 << 10;  // at most so many bytes between two checks
 
 Text<kNameBytes> raw_name(uint32_t number) {
@@ -66,9 +66,7 @@ bool LogWriter::File::reserve(uint64_t bytes) {
 }
 
 // Space for that much output, with its record and the reserve of both files.
-bool LogWriter::has_room(size_t size) {
-  return raw_.reserve(size + kReserve) && index_.reserve(sizeof(task::LogIndexRecord) + kReserve);
-}
+bool LogWriter::has_room(size_t size) { return raw_.reserve(size + kReserve) && index_.reserve(sizeof(task::LogIndexRecord) + kReserve); }
 
 // Every launch of a shim begins a file, so a small file must not push out what an earlier launch wrote: the newest files are kept as
 // long as they fit into files_ files of full length, up to kMostFiles.

@@ -9,8 +9,8 @@
 
 namespace dtrain::shim {
 
-constexpr uint64_t kLeftFree = 64 << 20;   // bytes of the file system that are left free for users other than root
-constexpr uint64_t kLeftFreePart = 32;     // but at most this part of it (one 32nd)
+constexpr uint64_t kLeftFree = 64 << 20;  // bytes of the file system that are left free for users other than root
+constexpr uint64_t kLeftFreePart = 32;    // but at most this part of it (one 32nd)
 
 class LogWriter {
  public:
@@ -38,11 +38,11 @@ class LogWriter {
 
   uint64_t file_bytes_ = 0;
   uint32_t files_ = 1;
-  uint32_t number_ = 0;      // K of the next file to open
+  uint32_t number_ = 0;  // K of the next file to open
   File raw_, index_;
-  bool in_line_ = false;     // the last stored byte did not end a line
-  uint64_t budget_ = 0;      // bytes to write before free space is checked again
-  uint64_t dropped_ = 0;     // bytes dropped and not reported in the log yet
+  bool in_line_ = false;  // the last stored byte did not end a line
+  uint64_t budget_ = 0;   // bytes to write before free space is checked again
+  uint64_t dropped_ = 0;  // bytes dropped and not reported in the log yet
   uint64_t dropped_total_ = 0;
 };
 

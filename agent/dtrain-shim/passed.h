@@ -8,7 +8,7 @@
 
 namespace dtrain::shim {
 
-inline constexpr int kMostHolders = 8;            // such children at a time; further messages wait
+inline constexpr int kMostHolders = 8;             // such children at a time; further messages wait
 inline constexpr size_t kPassedDescriptors = 253;  // in one message: SCM_MAX_FD
 
 class Passed {

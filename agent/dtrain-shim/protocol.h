@@ -21,14 +21,14 @@ inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // without CPUs of its own: its attempts run on all CPUs, whatever the launch file says. 4: without grace for what
 // outlives the main process, and without kInterpret.
 
-inline constexpr size_t kStatusBytes = 256;    // = limits::kStatusTextBytes
-inline constexpr size_t kTailBytes = 2048;     // = limits::kStderrTailBytes
-inline constexpr size_t kNotifyBytes = 4096;   // = limits::kNotifyMessageBytes
-inline constexpr size_t kPacketBytes = 8192;   // the largest packet of either side, with room to grow
+inline constexpr size_t kStatusBytes = 256;   // = limits::kStatusTextBytes
+inline constexpr size_t kTailBytes = 2048;    // = limits::kStderrTailBytes
+inline constexpr size_t kNotifyBytes = 4096;  // = limits::kNotifyMessageBytes
+inline constexpr size_t kPacketBytes = 8192;  // the largest packet of either side, with room to grow
 inline constexpr uint32_t kRlimits = 16;
-inline constexpr uint32_t kGroups = 65536;     // NGROUPS_MAX
-inline constexpr uint32_t kCpuBytes = 8192;    // of a set of CPUs: 65,536 of them
-inline constexpr uint32_t kNumaNodes = 1024;   // MAX_NUMNODES of the largest kernels
+inline constexpr uint32_t kGroups = 65536;                                        // NGROUPS_MAX
+inline constexpr uint32_t kCpuBytes = 8192;                                       // of a set of CPUs: 65,536 of them
+inline constexpr uint32_t kNumaNodes = 1024;                                      // MAX_NUMNODES of the largest kernels
 inline constexpr int64_t kMostGrace = int64_t{3650} * 24 * 3600 * 1'000'000'000;  // the longest duration of a job file
 
 // Names inside the assignment's directory.
@@ -49,12 +49,12 @@ inline constexpr size_t kPathRoom = 16;
 // ---------------------------------------------------------------- agent -> shim
 
 enum class Command : uint16_t {
-  hello = 1,   // a: oldest, b: newest version of the agent
-  start = 2,   // a: attempt
-  signal = 3,  // a: signal, b: 1 for the whole tree; grace_ns: processes that outlive the main one are left alone for so long
-  kill = 4,    // SIGKILL to the whole tree, frozen or not
-  freeze = 5,  // a: 1 freeze, 0 thaw
-  end = 6,     // kill what is left and exit; a: 1: the shim may stay for another assignment
+  hello = 1,          // a: oldest, b: newest version of the agent
+  start = 2,          // a: attempt
+  signal = 3,         // a: signal, b: 1 for the whole tree; grace_ns: processes that outlive the main one are left alone for so long
+  kill = 4,           // SIGKILL to the whole tree, frozen or not
+  freeze = 5,         // a: 1 freeze, 0 thaw
+  end = 6,            // kill what is left and exit; a: 1: the shim may stay for another assignment
   lease_answer = 7,   // a: 1 granted, 0 superseded; nonce, epoch
   require_lease = 8,  // run under a lease from now on: lease_ns, epoch, nonce: of its first question
   // to a shim that stays: its next assignment; the packet ends with `a` bytes of its directory's path. Then
@@ -68,10 +68,10 @@ struct CommandPacket {
   uint32_t sequence = 0;  // repeated in the reply
   uint32_t a = 0;
   uint32_t b = 0;
-  uint64_t nonce = 0;     // from here on: version 2
+  uint64_t nonce = 0;  // from here on: version 2
   uint64_t epoch = 0;
   int64_t lease_ns = 0;
-  int64_t grace_ns = 0;   // from here on: version 5
+  int64_t grace_ns = 0;  // from here on: version 5
 };
 inline constexpr size_t kCommandV1Bytes = 16;  // what every version has
 static_assert(sizeof(CommandPacket) == 48);
@@ -88,8 +88,8 @@ enum class Outcome : uint16_t {
   no_attempt = 6,       // signal, kill, freeze: nothing runs
   unknown_command = 7,
   wrong_version = 8,
-  withdrawn = 9,        // start: killed, ended or ordered anew while it waited for its grant
-  superseded = 10,      // start: the assignment belongs to another host or to nobody
+  withdrawn = 9,    // start: killed, ended or ordered anew while it waited for its grant
+  superseded = 10,  // start: the assignment belongs to another host or to nobody
 };
 
 inline constexpr uint16_t kReplyPacket = 1;
@@ -102,7 +102,7 @@ struct AskPacket {
   uint16_t reserved = 0;
   uint32_t attempt = 0;
   uint64_t nonce = 0;
-  int64_t t0_ns = 0;      // CLOCK_BOOTTIME: a grant is good for one lease from then on
+  int64_t t0_ns = 0;  // CLOCK_BOOTTIME: a grant is good for one lease from then on
 };
 inline constexpr size_t kAskBytes = 24;  // what every version has
 static_assert(sizeof(AskPacket) == kAskBytes);
@@ -116,35 +116,35 @@ struct ReplyPacket {
   uint32_t sequence = 0;
   uint16_t outcome = 0;
   uint16_t reserved = 0;
-  int32_t error = 0;        // errno
-  uint32_t attempt = 0;     // start: the attempt in question; too low: the highest seen
+  int32_t error = 0;     // errno
+  uint32_t attempt = 0;  // start: the attempt in question; too low: the highest seen
   int32_t pid = 0;
-  int64_t started_ns = 0;   // CLOCK_REALTIME
+  int64_t started_ns = 0;  // CLOCK_REALTIME
   uint32_t a = 0;
   uint32_t reserved2 = 0;
 };
 static_assert(sizeof(ReplyPacket) == 40);
 
 enum class Phase : uint8_t {
-  idle = 0,     // no attempt was ever started
+  idle = 0,  // no attempt was ever started
   running = 1,
-  ending = 2,   // its main process is gone but its tree is not: the tree has its grace, or is being killed
-  ended = 3,    // the whole tree is gone and its output is in the log
+  ending = 2,  // its main process is gone but its tree is not: the tree has its grace, or is being killed
+  ended = 3,   // the whole tree is gone and its output is in the log
 };
 
 // What a new process was doing when it failed before its program ran. interpret: the program exists, but its
 // interpreter does not; the record names the interpreter in place of the last stderr output.
 enum class Step : uint8_t { none = 0, execute = 1, enter_directory = 2, become_user = 3, set_limit = 4, interpret = 5 };
 
-inline constexpr uint16_t kReady = 1;         // READY=1 was received
-inline constexpr uint16_t kStopping = 2;      // STOPPING=1 was received
-inline constexpr uint16_t kFrozen = 4;        // by order; confirmed
-inline constexpr uint16_t kOutOfMemory = 8;   // the kernel killed a process of the task because memory ran out
-inline constexpr uint16_t kFreezeFailed = 16; // killed because it could not be frozen in time
-inline constexpr uint16_t kLeased = 32;       // it runs under a lease
-inline constexpr uint16_t kLeaseFrozen = 64;  // frozen until a fresh grant comes; confirmed
-inline constexpr uint16_t kSuperseded = 128;  // the assignment belongs to another host or to nobody: nothing is ever started again
-inline constexpr uint16_t kHostStops = 256;   // its host had asked the shim to end, at most kHostStopBound before the attempt ended
+inline constexpr uint16_t kReady = 1;          // READY=1 was received
+inline constexpr uint16_t kStopping = 2;       // STOPPING=1 was received
+inline constexpr uint16_t kFrozen = 4;         // by order; confirmed
+inline constexpr uint16_t kOutOfMemory = 8;    // the kernel killed a process of the task because memory ran out
+inline constexpr uint16_t kFreezeFailed = 16;  // killed because it could not be frozen in time
+inline constexpr uint16_t kLeased = 32;        // it runs under a lease
+inline constexpr uint16_t kLeaseFrozen = 64;   // frozen until a fresh grant comes; confirmed
+inline constexpr uint16_t kSuperseded = 128;   // the assignment belongs to another host or to nobody: nothing is ever started again
+inline constexpr uint16_t kHostStops = 256;    // its host had asked the shim to end, at most kHostStopBound before the attempt ended
 
 // The state of the present attempt: sent to the agent at every change, and written to `state` and `exit`. The agent finds
 // what is new by comparing, so a record that found the socket full may be replaced by a later one. On the wire and on disk:
@@ -154,25 +154,25 @@ struct Record {
   uint16_t fixed_bytes = 0;
   uint32_t version = kVersion;
   int32_t shim_pid = 0;
-  uint32_t attempt = 0;         // the highest that was ever started
-  uint8_t phase = 0;            // Phase
-  uint8_t step = 0;             // Step; if not none, the program was never executed: see error
+  uint32_t attempt = 0;  // the highest that was ever started
+  uint8_t phase = 0;     // Phase
+  uint8_t step = 0;      // Step; if not none, the program was never executed: see error
   uint16_t flags = 0;
-  int32_t pid = 0;              // of the main process
-  int64_t started_ns = 0;       // CLOCK_REALTIME
+  int32_t pid = 0;         // of the main process
+  int64_t started_ns = 0;  // CLOCK_REALTIME
   int64_t ended_ns = 0;
-  int32_t code = 0;             // set when ended: exit status, or 126/127 with a step
+  int32_t code = 0;  // set when ended: exit status, or 126/127 with a step
   int32_t signal = 0;
-  int32_t error = 0;            // errno of step
-  uint32_t watchdogs = 0;       // WATCHDOG=1 messages of this attempt
-  uint32_t statuses = 0;        // STATUS= messages of this attempt
+  int32_t error = 0;       // errno of step
+  uint32_t watchdogs = 0;  // WATCHDOG=1 messages of this attempt
+  uint32_t statuses = 0;   // STATUS= messages of this attempt
   uint16_t status_bytes = 0;
   uint16_t tail_bytes = 0;
-  uint64_t dropped_bytes = 0;   // output of this shim that found no room on disk
-  char boot_id[40] = {};        // of the kernel at the time of writing, NUL-terminated
-  int64_t lease_until_ns = 0;   // CLOCK_BOOTTIME: the end of the attempt's lease. From here on: version 2
-  int64_t lease_ns = 0;         // length of its lease
-  uint64_t epoch = 0;           // the highest of a coordinator that the shim has seen
+  uint64_t dropped_bytes = 0;  // output of this shim that found no room on disk
+  char boot_id[40] = {};       // of the kernel at the time of writing, NUL-terminated
+  int64_t lease_until_ns = 0;  // CLOCK_BOOTTIME: the end of the attempt's lease. From here on: version 2
+  int64_t lease_ns = 0;        // length of its lease
+  uint64_t epoch = 0;          // the highest of a coordinator that the shim has seen
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
 static_assert(sizeof(Record) == 136);
@@ -193,7 +193,7 @@ inline constexpr uint32_t kUnit = 2;        // the shim is a service of systemd:
 struct LaunchRlimit {
   uint32_t resource = 0;  // RLIMIT_*
   uint32_t reserved = 0;
-  uint64_t value = 0;     // soft and hard
+  uint64_t value = 0;  // soft and hard
 };
 
 // Offsets count from the start of the file and point to NUL-terminated strings; lists are strings one after the other.
@@ -203,37 +203,37 @@ struct LaunchHeader {
   uint32_t header_bytes = 0;
   uint64_t total_bytes = 0;
   uint32_t flags = 0;
-  uint32_t agent_uid = 0;        // who may connect besides root
+  uint32_t agent_uid = 0;  // who may connect besides root
   uint32_t uid = 0;
   uint32_t gid = 0;
-  uint32_t groups_offset = 0;    // uint32_t[]
+  uint32_t groups_offset = 0;  // uint32_t[]
   uint32_t group_count = 0;
   uint32_t argv_offset = 0;
   uint32_t argv_count = 0;
-  uint32_t env_offset = 0;       // "NAME=value"
+  uint32_t env_offset = 0;  // "NAME=value"
   uint32_t env_count = 0;
   uint32_t work_dir_offset = 0;
-  uint32_t notify_offset = 0;    // NOTIFY_SOCKET: absolute path of <dir>/notify, or @NAME in the abstract namespace
-  uint32_t cgroup_offset = 0;    // the assignment's v2 cgroup, with children `shim` and `task`; "" none
-  uint32_t memory_offset = 0;    // its v1 memory cgroup; "" none
-  uint32_t last_attempt = 0;     // lower or equal attempt numbers are refused
-  uint32_t first_log = 0;        // K of the first log file
+  uint32_t notify_offset = 0;  // NOTIFY_SOCKET: absolute path of <dir>/notify, or @NAME in the abstract namespace
+  uint32_t cgroup_offset = 0;  // the assignment's v2 cgroup, with children `shim` and `task`; "" none
+  uint32_t memory_offset = 0;  // its v1 memory cgroup; "" none
+  uint32_t last_attempt = 0;   // lower or equal attempt numbers are refused
+  uint32_t first_log = 0;      // K of the first log file
   uint32_t log_files = 0;
   uint32_t rlimit_count = 0;
-  uint32_t address_offset = 0;   // for the agent: the address on which the port is tested before each start
-  uint32_t port = 0;             // for the agent; 0: none
+  uint32_t address_offset = 0;  // for the agent: the address on which the port is tested before each start
+  uint32_t port = 0;            // for the agent; 0: none
   uint64_t log_file_bytes = 0;
   LaunchRlimit rlimits[kRlimits];
-  int64_t lease_ns = 0;          // 0: it runs without a lease. From here on: version 2
-  uint64_t epoch = 0;            // of the coordinator, as far as the agent knows
-  uint64_t first_nonce = 0;      // of its first question: random, so that no two shims ever use the same
-  int32_t stop_signal = 15;      // with kUnit. From here on: version 3
+  int64_t lease_ns = 0;      // 0: it runs without a lease. From here on: version 2
+  uint64_t epoch = 0;        // of the coordinator, as far as the agent knows
+  uint64_t first_nonce = 0;  // of its first question: random, so that no two shims ever use the same
+  int32_t stop_signal = 15;  // with kUnit. From here on: version 3
   uint32_t reserved = 0;
-  uint32_t cpus_offset = 0;      // CPUs of its own, one bit each, the lowest first. From here on: version 4
-  uint32_t cpu_bytes = 0;        // length of that, in whole words of the kernel; 0: the task may use all CPUs
-  int32_t numa_node = -1;        // memory of this node is used first; -1: any
+  uint32_t cpus_offset = 0;  // CPUs of its own, one bit each, the lowest first. From here on: version 4
+  uint32_t cpu_bytes = 0;    // length of that, in whole words of the kernel; 0: the task may use all CPUs
+  int32_t numa_node = -1;    // memory of this node is used first; -1: any
   uint32_t reserved2 = 0;
-  int64_t stop_grace_ns = 0;     // grace when the host stops, for processes that outlive the main one. From here on: version 5
+  int64_t stop_grace_ns = 0;  // grace when the host stops, for processes that outlive the main one. From here on: version 5
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
 static_assert(sizeof(LaunchHeader) == 424);
@@ -260,10 +260,10 @@ inline bool read_launch_header(const void* bytes, size_t size, LaunchHeader& out
   uint32_t header = 0;
   if (size < kLaunchV1Bytes) return false;
   memcpy(&header, static_cast<const char*>(bytes) + offsetof(LaunchHeader, header_bytes), sizeof(header));
-  return header <= size && read_struct(bytes, header, kLaunchV1Bytes, out) && out.magic == kLaunchMagic &&
-         out.total_bytes == size && out.rlimit_count <= kRlimits && out.groups_offset <= size &&
-         out.group_count <= kGroups && out.group_count <= (size - out.groups_offset) / sizeof(uint32_t) &&
-         out.cpus_offset <= size && out.cpu_bytes <= kCpuBytes && out.cpu_bytes <= size - out.cpus_offset;
+  return header <= size && read_struct(bytes, header, kLaunchV1Bytes, out) && out.magic == kLaunchMagic && out.total_bytes == size &&
+         out.rlimit_count <= kRlimits && out.groups_offset <= size && out.group_count <= kGroups &&
+         out.group_count <= (size - out.groups_offset) / sizeof(uint32_t) && out.cpus_offset <= size && out.cpu_bytes <= kCpuBytes &&
+         out.cpu_bytes <= size - out.cpus_offset;
 }
 
 }  // namespace dtrain::shim

@@ -17,10 +17,10 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kCgroupFreezeBound = 1000 * kMillisecond;
 constexpr int64_t kStopFreezeBound = 200 * kMillisecond;
 constexpr int64_t kFreezePause = 2 * kMillisecond;
-constexpr int64_t kSyncAfter = 100 * kMillisecond;          // quiet time after an exit before its record is flushed
+constexpr int64_t kSyncAfter = 100 * kMillisecond;  // quiet time after an exit before its record is flushed
 // from SIGTERM to the end of an attempt: twice as long as a stopping host waits
 constexpr int64_t kHostStopBound = 60'000 * kMillisecond;
-constexpr size_t kReadBytes = 32 << 10;                     // of one stream in one turn
+constexpr size_t kReadBytes = 32 << 10;  // of one stream in one turn
 constexpr int kCommandsPerTurn = 16;
 constexpr int kDatagramsPerTurn = 64;
 constexpr int kEventsPerTurn = 16;
@@ -141,26 +141,16 @@ void Shim::obey(const CommandPacket& command) {
       else link_.set_greeted();
       link_.record_changed();
       break;
-    case Command::start:
-      outcome = start(command, reply, answer_now);
-      break;
-    case Command::signal:
-      outcome = signal(command);
-      break;
+    case Command::start: outcome = start(command, reply, answer_now); break;
+    case Command::signal: outcome = signal(command); break;
     case Command::kill:
       if (!runs() && !ends()) outcome = Outcome::no_attempt;
       else kill_tree();
       if (lease_) withdraw_start(Outcome::withdrawn);
       break;
-    case Command::freeze:
-      outcome = lease_ ? order_freeze(command, answer_now) : freeze(command, answer_now);
-      break;
-    case Command::lease_answer:
-      outcome = lease_answer(command);
-      break;
-    case Command::require_lease:
-      outcome = require_lease(command);
-      break;
+    case Command::freeze: outcome = lease_ ? order_freeze(command, answer_now) : freeze(command, answer_now); break;
+    case Command::lease_answer: outcome = lease_answer(command); break;
+    case Command::require_lease: outcome = require_lease(command); break;
     case Command::end:
       leaving_ = true;
       end_sequence_ = command.sequence;
@@ -169,8 +159,7 @@ void Shim::obey(const CommandPacket& command) {
       if (runs() || ends()) kill_tree();
       answer_now = false;
       break;
-    default:
-      outcome = Outcome::unknown_command;
+    default: outcome = Outcome::unknown_command;
   }
   reply.outcome = static_cast<uint16_t>(outcome);
   if (answer_now) link_.reply(reply);

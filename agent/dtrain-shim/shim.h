@@ -50,12 +50,12 @@ class Shim {
   Outcome freeze(const CommandPacket& command, bool& answer_now);
   void answer_freeze(Outcome outcome, int error);
   void new_connection();
-  void changed();                 // the record changed: tells the agent and writes `state`
+  void changed();  // the record changed: tells the agent and writes `state`
   void flush();
 
   // ---- the lease (shim_lease.cpp); a shim without a lease uses none of this
   bool begin_lease(int64_t lease_ns, uint64_t epoch, uint64_t first_nonce, bool exempt);
-  void enforce_lease();           // enforces the clock: after every wake-up, before anything is read
+  void enforce_lease();  // enforces the clock: after every wake-up, before anything is read
   void arm_lease_timer();
   void act(const task::LeaseActions& actions, uint16_t flags_before);
   template <class Step>
@@ -108,7 +108,7 @@ class Shim {
   bool may_stay() const;
   void remove_sockets();
 
-  const char* unit_ = nullptr;    // the service that it was started as
+  const char* unit_ = nullptr;  // the service that it was started as
   bool again_ = false;
   Launch launch_;
   Tree tree_;
@@ -120,31 +120,31 @@ class Shim {
   char status_[kStatusBytes];
   char tail_[kTailBytes];
 
-  uint32_t agent_events_ = 0;     // events for which epoll_ watches the agent's connection
+  uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
-  int output_[2] = {-1, -1};      // read ends; index: task::LogStream
-  bool childless_ = true;         // the newest wait found no child at all
+  int output_[2] = {-1, -1};  // read ends; index: task::LogStream
+  bool childless_ = true;     // the newest wait found no child at all
   bool watching_cgroup_ = false;
-  bool deaf_ = false;              // notifications are not read
-  uint64_t memory_kills_ = 0;     // counted so far
+  bool deaf_ = false;          // notifications are not read
+  uint64_t memory_kills_ = 0;  // counted so far
 
   int64_t kill_due_ = 0, kill_pause_ = 0;         // while ending: when to kill again what is left
   int64_t grace_until_ = 0;                       // processes that outlive the main one are left alone until then
   int64_t freeze_deadline_ = 0, freeze_due_ = 0;  // 0: no freeze is in progress
   uint32_t freeze_sequence_ = 0;
-  int64_t sync_due_ = 0;          // 0: the exit record is on disk
+  int64_t sync_due_ = 0;  // 0: the exit record is on disk
   std::optional<task::Lease> lease_;
-  int lease_timer_ = -1;          // a timerfd, because epoll's own timeout does not run while the host sleeps
+  int lease_timer_ = -1;  // a timerfd, because epoll's own timeout does not run while the host sleeps
   int64_t lease_timer_at_ = 0;
-  bool held_ = false;             // frozen by an order, not only by the lease
-  uint32_t start_sequence_ = 0;   // 0: no start waits for its grant
-  bool start_owed_ = false;       // the answer to the start is owed
-  bool begun_ = false;            // an attempt has begun that `state` does not show yet
+  bool held_ = false;            // frozen by an order, not only by the lease
+  uint32_t start_sequence_ = 0;  // 0: no start waits for its grant
+  bool start_owed_ = false;      // the answer to the start is owed
+  bool begun_ = false;           // an attempt has begun that `state` does not show yet
   ReplyPacket start_reply_;
-  bool leaving_ = false;          // it was told to end
-  bool stay_asked_ = false;       // and was told to stay for another assignment
-  bool stays_ = false;            // the agent was told that it stays
-  int64_t host_stops_ns_ = 0;     // when the newest SIGTERM came; 0: none came
+  bool leaving_ = false;       // it was told to end
+  bool stay_asked_ = false;    // and was told to stay for another assignment
+  bool stays_ = false;         // the agent was told that it stays
+  int64_t host_stops_ns_ = 0;  // when the newest SIGTERM came; 0: none came
   uint32_t end_sequence_ = 0;
 };
 

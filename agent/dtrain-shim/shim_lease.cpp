@@ -238,8 +238,7 @@ Outcome Shim::lease_answer(const CommandPacket& command) {
 // As if the task had been exempt from the beginning.
 Outcome Shim::require_lease(const CommandPacket& command) {
   if (lease_) return Outcome::already;
-  if (leaving_ || command.lease_ns <= 0 || !begin_lease(command.lease_ns, command.epoch, command.nonce, true))
-    return Outcome::failed;
+  if (leaving_ || command.lease_ns <= 0 || !begin_lease(command.lease_ns, command.epoch, command.nonce, true)) return Outcome::failed;
   task::LeaseActions nothing;
   if (runs() || ends()) lease_->start(now(), record_.attempt, nothing);
   held_ = (record_.flags & kFrozen) != 0 || freeze_deadline_ != 0;

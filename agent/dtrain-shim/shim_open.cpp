@@ -22,8 +22,8 @@ constexpr size_t kSignalBytes = 8;  // of the kernel's set of signals
 bool Shim::open(const char* directory, const char* unit, bool again) {
   unit_ = unit;
   again_ = again;
-  static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
-                                    &Shim::open_sockets, &Shim::open_lease};
+  static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch,  &Shim::join_cgroups,
+                                    &Shim::open_files,    &Shim::open_sockets, &Shim::open_lease};
   ReplyPacket refusal;
   bool ok = chdir(directory) == 0;
   for (const Open step : kSteps) {
@@ -155,8 +155,7 @@ bool Shim::open_files() {
 
 bool Shim::open_sockets() {
   if (!notify_.open(launch_) || !link_.listen(launch_.header.agent_uid, epoll_)) return false;
-  if (!watch(signals_, kSignals, EPOLLIN) || !watch(link_.listener(), kListener, EPOLLIN) ||
-      !watch(notify_.fd(), kNotify, EPOLLIN))
+  if (!watch(signals_, kSignals, EPOLLIN) || !watch(link_.listener(), kListener, EPOLLIN) || !watch(notify_.fd(), kNotify, EPOLLIN))
     return false;
   if (!is_socket(kBirthSocket, SOCK_SEQPACKET)) return true;
   link_.adopt(kBirthSocket);

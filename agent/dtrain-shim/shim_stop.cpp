@@ -9,8 +9,8 @@ namespace dtrain::shim {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kFirstKillPause = 2 * kMillisecond;       // doubled up to kLastKillPause: a process in an
-constexpr int64_t kLastKillPause = 1000 * kMillisecond;     // uninterruptible sleep must not keep the shim busy
+constexpr int64_t kFirstKillPause = 2 * kMillisecond;    // doubled up to kLastKillPause: a process in an
+constexpr int64_t kLastKillPause = 1000 * kMillisecond;  // uninterruptible sleep must not keep the shim busy
 
 }  // namespace
 

@@ -12,13 +12,13 @@ namespace dtrain::shim {
 
 namespace {
 
-constexpr uint32_t kPids = 1 << 22;         // PID_MAX_LIMIT of 64-bit kernels
-constexpr size_t kTreeProcesses = 16'384;   // of one scan; what is beyond is found by the next one
+constexpr uint32_t kPids = 1 << 22;        // PID_MAX_LIMIT of 64-bit kernels
+constexpr size_t kTreeProcesses = 16'384;  // of one scan; what is beyond is found by the next one
 
 // Result of the newest scan. Static: an idle shim never uses these pages.
 struct Scan {
   uint64_t member[kPids / 64];
-  int32_t pids[kTreeProcesses];   // parents before their children
+  int32_t pids[kTreeProcesses];  // parents before their children
   bool stopped[kTreeProcesses];
   size_t count;
 };
@@ -32,8 +32,8 @@ struct Halted {
 };
 Halted halted;
 
-constexpr int kHaltLooks = 100;                  // a process in an uninterruptible sleep stops later and is not waited for
-constexpr timespec kHaltPause{0, 1'000'000};     // between two looks
+constexpr int kHaltLooks = 100;               // a process in an uninterruptible sleep stops later and is not waited for
+constexpr timespec kHaltPause{0, 1'000'000};  // between two looks
 
 bool is_member(uint32_t pid) { return (scan.member[pid / 64] >> (pid % 64) & 1) != 0; }
 

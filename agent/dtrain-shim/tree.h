@@ -12,16 +12,16 @@ class Tree {
   // Both texts must stay. False: the cgroup cannot be used; errno says why.
   bool open(const char* cgroup, const char* memory_cgroup);
   bool has_cgroup() const { return directory_ >= 0; }
-  int cgroup_fd() const { return directory_; }   // for CLONE_INTO_CGROUP
-  int events_fd() const { return events_; }      // EPOLLPRI when the cgroup emptied or froze; -1 without a cgroup
+  int cgroup_fd() const { return directory_; }  // for CLONE_INTO_CGROUP
+  int events_fd() const { return events_; }     // EPOLLPRI when the cgroup emptied or froze; -1 without a cgroup
 
-  bool cgroup_empty() const;                     // true without a cgroup
+  bool cgroup_empty() const;  // true without a cgroup
   void kill_all();
   // To be called when all processes are gone, before the next attempt: makes the cgroup anew if it was ever killed.
   // Linux 6.18 (and others that count kills) takes a process cloned into such a cgroup for one that escaped the kill,
   // and kills it at birth.
   void renew();
-  void assume_killed() { killed_ = true; }       // somebody else, the agent, may have killed the cgroup
+  void assume_killed() { killed_ = true; }  // somebody else, the agent, may have killed the cgroup
   void signal_all(int signal) const;
   // To all processes at one moment: they are stopped first, so that no new process misses the signal, and then
   // continue. Not for a frozen tree.
@@ -32,7 +32,7 @@ class Tree {
   bool freeze_step();
   void thaw();
 
-  uint64_t memory_kills() const;                 // processes that the kernel killed so far because memory ran out
+  uint64_t memory_kills() const;  // processes that the kernel killed so far because memory ran out
 
  private:
   int directory_ = -1, events_ = -1, freeze_ = -1, kill_ = -1;

@@ -19,14 +19,11 @@ inline constexpr uint64_t kVforkFlags = CLONE_VFORK;  // slower, and the child m
 // Runs child(context) in the new process; returns its pid here once it has executed a program or exited, or -errno.
 // `child` must not return and may use only system calls: it runs on the caller's stack, below this frame. Nothing here
 // may be kept in a stack slot across the call, hence the size of this function and noinline.
-__attribute__((noinline, no_sanitize("address", "thread", "undefined"))) inline long vfork_clone(
-    clone_args* args, void (*child)(void*), void* context) {
+__attribute__((noinline, no_sanitize("address", "thread", "undefined"))) inline long vfork_clone(clone_args* args, void (*child)(void*),
+                                                                                                 void* context) {
   long result;
 #if defined(__x86_64__)
-  asm volatile("syscall"
-               : "=a"(result)
-               : "0"(static_cast<long>(SYS_clone3)), "D"(args), "S"(sizeof(*args))
-               : "rcx", "r11", "memory");
+  asm volatile("syscall" : "=a"(result) : "0"(static_cast<long>(SYS_clone3)), "D"(args), "S"(sizeof(*args)) : "rcx", "r11", "memory");
 #elif defined(__aarch64__)
   register long number asm("x8") = SYS_clone3;
   register long first asm("x0") = reinterpret_cast<long>(args);

@@ -20,8 +20,7 @@ using Pair = std::pair<std::string, std::string>;
 
 Pair split_pair(const std::string& text, const char* option) {
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw CLI::ValidationError(option, "'" + text + "' is not of the form NAME=VALUE");
+  if (equals == std::string::npos || equals == 0) throw CLI::ValidationError(option, "'" + text + "' is not of the form NAME=VALUE");
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -62,7 +61,7 @@ class CommandLine {
     add_task_verbs();
     add_action_verbs();
     add_other_verbs();
-    for (CLI::App* verb : app_.get_subcommands({})) verb->fallthrough();   // global options may follow the verb
+    for (CLI::App* verb : app_.get_subcommands({})) verb->fallthrough();  // global options may follow the verb
   }
 
   CLI::App& app() { return app_; }
@@ -223,9 +222,7 @@ class CommandLine {
     forget->add_option("node", named_.name, "node")->required();
     does(forget, [this](Session& s) { return cmd_leave(s, named_); });
     CLI::App* form = verb("form", "the founders that are there form the cluster without those who will not come");
-    form->add_option("--without", without_, "a founder as `join` names it; repeat it, or separate by commas")
-        ->required()
-        ->delimiter(',');
+    form->add_option("--without", without_, "a founder as `join` names it; repeat it, or separate by commas")->required()->delimiter(',');
     does(form, [this](Session& s) { return cmd_form(s, without_); });
     CLI::App* recover = verb("recover-quorum", "most voters are lost for good: this node's log is the cluster's from now on");
     recover->add_flag("--yes", recover_.yes, "do it without asking");
@@ -270,10 +267,8 @@ class CommandLine {
     logs->add_flag("--raw", logs_.raw, "escape sequences of tasks reach the terminal, not colours alone");
     logs->callback([this] {
       LogsOptions options = logs_;
-      if (attempt_ == "all")
-        options.request.all_attempts = true;
-      else if (!attempt_.empty())
-        options.request.attempt = natural(attempt_, "--attempt");
+      if (attempt_ == "all") options.request.all_attempts = true;
+      else if (!attempt_.empty()) options.request.attempt = natural(attempt_, "--attempt");
       if (!since_.empty()) {
         auto since = parse_since(since_, wall_ms());
         if (!since) throw CLI::ValidationError("--since", since.error().text());
@@ -359,23 +354,42 @@ class CommandLine {
   }
 
   std::vector<VerbSummary> summaries() {
-    static const std::map<std::string, std::pair<std::string, std::string>> arguments{
-        {"run", {"file", ""}},       {"submit", {"file", ""}},  {"apply", {"file", ""}},   {"plan", {"file", ""}},
-        {"describe", {"kind", "job-or-node"}}, {"get", {"get-kind", ""}}, {"tasks", {"job", ""}}, {"status", {"job", ""}},
-        {"events", {"job", ""}},     {"cluster-spec", {"job", ""}}, {"checkpoints", {"job", ""}}, {"verify", {"file", ""}},
-        {"wait", {"job", ""}},       {"logs", {"job", "task"}}, {"exec", {"job", "task"}}, {"cancel", {"job", ""}},
-        {"suspend", {"job", ""}},    {"resume", {"job", ""}},   {"restart", {"job", "task"}}, {"scale", {"job", ""}},
-        {"delete", {"job", ""}},     {"rerun", {"job", ""}},    {"completion", {"shell", ""}}, {"keygen", {"file", ""}},
-        {"topology", {"node", ""}},  {"leave", {"node", ""}},   {"forget-node", {"node", ""}},
-        {"drain", {"node", ""}},     {"undrain", {"node", ""}}};
+    static const std::map<std::string, std::pair<std::string, std::string>> arguments{{"run", {"file", ""}},
+                                                                                      {"submit", {"file", ""}},
+                                                                                      {"apply", {"file", ""}},
+                                                                                      {"plan", {"file", ""}},
+                                                                                      {"describe", {"kind", "job-or-node"}},
+                                                                                      {"get", {"get-kind", ""}},
+                                                                                      {"tasks", {"job", ""}},
+                                                                                      {"status", {"job", ""}},
+                                                                                      {"events", {"job", ""}},
+                                                                                      {"cluster-spec", {"job", ""}},
+                                                                                      {"checkpoints", {"job", ""}},
+                                                                                      {"verify", {"file", ""}},
+                                                                                      {"wait", {"job", ""}},
+                                                                                      {"logs", {"job", "task"}},
+                                                                                      {"exec", {"job", "task"}},
+                                                                                      {"cancel", {"job", ""}},
+                                                                                      {"suspend", {"job", ""}},
+                                                                                      {"resume", {"job", ""}},
+                                                                                      {"restart", {"job", "task"}},
+                                                                                      {"scale", {"job", ""}},
+                                                                                      {"delete", {"job", ""}},
+                                                                                      {"rerun", {"job", ""}},
+                                                                                      {"completion", {"shell", ""}},
+                                                                                      {"keygen", {"file", ""}},
+                                                                                      {"topology", {"node", ""}},
+                                                                                      {"leave", {"node", ""}},
+                                                                                      {"forget-node", {"node", ""}},
+                                                                                      {"drain", {"node", ""}},
+                                                                                      {"undrain", {"node", ""}}};
     const std::vector<std::string> global = options_of(app_, false), global_valued = options_of(app_, true);
     std::vector<VerbSummary> all;
     for (CLI::App* sub : app_.get_subcommands({})) {
       VerbSummary summary{sub->get_name(), sub->get_description(), options_of(*sub, false), options_of(*sub, true), "", ""};
       summary.valued.insert(summary.valued.end(), global_valued.begin(), global_valued.end());
       for (const std::string& name : global)
-        if (std::find(summary.options.begin(), summary.options.end(), name) == summary.options.end())
-          summary.options.push_back(name);
+        if (std::find(summary.options.begin(), summary.options.end(), name) == summary.options.end()) summary.options.push_back(name);
       if (const auto found = arguments.find(summary.name); found != arguments.end())
         std::tie(summary.first, summary.second) = found->second;
       all.push_back(summary);
@@ -389,7 +403,7 @@ class CommandLine {
 
   CLI::App app_{"Runs distributed training jobs on this cluster", "dtrainctl"};
   std::function<int(Session&)> action_;
-  std::vector<std::string> command_;   // what follows --
+  std::vector<std::string> command_;  // what follows --
   Globals globals_;
   std::string timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
@@ -425,8 +439,7 @@ int usage_error(const std::vector<std::string>& args, Io& io, const std::string&
 }  // namespace
 
 Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms) {
-  if (auto span = job::parse_duration(text))
-    return now_ms - std::chrono::duration_cast<std::chrono::milliseconds>(*span).count();
+  if (auto span = job::parse_duration(text)) return now_ms - std::chrono::duration_cast<std::chrono::milliseconds>(*span).count();
   const auto wrong = [&] {
     return fail(ErrorCode::invalid, "could not read time '" + std::string(text) + "'",
                 "give a time span such as 5m, or 2026-11-20T07:00:00Z");
@@ -443,8 +456,7 @@ Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms) {
   if (*rest == 'Z' && rest[1] == '\0') return ms;
   int hours = 0, minutes = 0, used = 0;
   char sign = 0;
-  if (std::sscanf(rest, "%c%2d:%2d%n", &sign, &hours, &minutes, &used) != 3 || rest[used] != '\0' ||
-      (sign != '+' && sign != '-'))
+  if (std::sscanf(rest, "%c%2d:%2d%n", &sign, &hours, &minutes, &used) != 3 || rest[used] != '\0' || (sign != '+' && sign != '-'))
     return wrong();
   const std::int64_t offset = (hours * 60 + minutes) * 60'000;
   return sign == '+' ? ms - offset : ms + offset;
@@ -470,12 +482,12 @@ int run_program(const std::vector<std::string>& all, Io& io) {
     return kUsage;
   }
   try {
-    std::vector<std::string> reversed(args.rbegin(), args.rend());   // CLI11 takes them from the end
+    std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 takes them from the end
     line.app().parse(reversed);
     Session session(io, line.globals());
     return line.act(session);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return line.app().exit(e, io.out, io.err);   // --help, --version
+    if (e.get_exit_code() == 0) return line.app().exit(e, io.out, io.err);  // --help, --version
     return usage_error(args, io, std::string("could not read the arguments: ") + e.what(),
                        "see dtrainctl " + (verb.empty() ? "" : verb + " ") + "--help");
   }

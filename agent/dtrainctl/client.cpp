@@ -11,8 +11,8 @@
 namespace dtrain::ctl {
 namespace {
 
-constexpr std::size_t kReadBytes = 64 << 10;       // of one read
-constexpr std::size_t kReadPerTurn = 1 << 20;      // in one transfer(): a flood of output must leave the caller its turn
+constexpr std::size_t kReadBytes = 64 << 10;   // of one read
+constexpr std::size_t kReadPerTurn = 1 << 20;  // in one transfer(): a flood of output must leave the caller its turn
 
 tl::unexpected<Failure> lost(const std::string& cause) {
   Failure f(Error{ErrorCode::unavailable, "could not talk to the agent: " + cause, "see whether dtraind runs"});
@@ -21,10 +21,9 @@ tl::unexpected<Failure> lost(const std::string& cause) {
 }
 
 void set_send_timeout(int fd, Deadline deadline) {
-  timeval tv{};   // zero: no limit
+  timeval tv{};  // zero: no limit
   if (deadline != kNoDeadline) {
-    const auto left = std::max<std::int64_t>(
-        1000, std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now()).count());
+    const auto left = std::max<std::int64_t>(1000, std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now()).count());
     tv.tv_sec = static_cast<time_t>(left / 1'000'000);
     tv.tv_usec = static_cast<suseconds_t>(left % 1'000'000);
   }
@@ -68,7 +67,7 @@ Outcome<Connection> Connection::open_remote(const AgentAddress& agent, Deadline 
 }
 
 Outcome<Connection> Connection::open_local(const std::string& address, Deadline deadline) {
-  UniqueFd directory;   // must stay open until connect() has resolved the path below
+  UniqueFd directory;  // must stay open until connect() has resolved the path below
   std::string path = address;
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -93,10 +92,10 @@ Outcome<Connection> Connection::open_local(const std::string& address, Deadline 
     if (done < 0) cause = errno;
   }
   if (cause != 0) {
-    Failure f(Error{ErrorCode::unavailable, "could not reach the agent at " + address + ": " +
-                    (cause == EAGAIN ? "it accepts no connection" : std::strerror(cause)),
-                    cause == EACCES ? "ask for access to that socket"
-                                    : "start dtraind, or name its control socket with --agent or DTRAIN_AGENT"});
+    Failure f(Error{
+        ErrorCode::unavailable,
+        "could not reach the agent at " + address + ": " + (cause == EAGAIN ? "it accepts no connection" : std::strerror(cause)),
+        cause == EACCES ? "ask for access to that socket" : "start dtraind, or name its control socket with --agent or DTRAIN_AGENT"});
     f.lost = true;
     return failed(std::move(f));
   }
@@ -107,9 +106,7 @@ Outcome<Connection> Connection::open_local(const std::string& address, Deadline 
 
 void Connection::enqueue(const wire::Message& message) { out_ += wire::frame(message); }
 
-pollfd Connection::poll_request() const {
-  return {fd_.get(), static_cast<short>(out_.empty() ? POLLIN : POLLIN | POLLOUT), 0};
-}
+pollfd Connection::poll_request() const { return {fd_.get(), static_cast<short>(out_.empty() ? POLLIN : POLLIN | POLLOUT), 0}; }
 
 void Connection::transfer() {
   while (!out_.empty()) {
@@ -117,7 +114,7 @@ void Connection::transfer() {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n < 0) {
-      out_.clear();   // the agent may have said why before it closed, which is yet to be read
+      out_.clear();  // the agent may have said why before it closed, which is yet to be read
       break;
     }
     out_.erase(0, static_cast<std::size_t>(n));

@@ -93,7 +93,7 @@ class Connection {
   UniqueFd fd_;
   std::string out_;
   wire::Deframer in_;
-  bool ended_ = false;       // the agent closed its side; messages that were read before are still returned
+  bool ended_ = false;  // the agent closed its side; messages that were read before are still returned
   std::uint64_t requests_ = 0;
 };
 

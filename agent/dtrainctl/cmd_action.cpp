@@ -41,8 +41,8 @@ Outcome<void> act(Session& session, wire::ActionRequest request, const std::stri
 
 // The job that has the name; nullopt: none.
 Outcome<std::optional<std::uint64_t>> id_of(const Session& session, const std::string& name) {
-  const auto jobs = session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{name, {}, "", ""},
-                                                        wire::MessageType::jobs);
+  const auto jobs =
+      session.ask_surely<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{name, {}, "", ""}, wire::MessageType::jobs);
   if (!jobs && jobs.error().code() == ErrorCode::not_found) return std::nullopt;
   if (!jobs) return failed(jobs.error());
   return jobs->jobs.empty() ? std::nullopt : std::optional(jobs->jobs.front().id);
@@ -52,11 +52,14 @@ Outcome<std::optional<std::uint64_t>> id_of(const Session& session, const std::s
 // changes, at most once in kWatchPause.
 int wait_until_gone(Session& session, const std::string& name, std::uint64_t id) {
   const Deadline deadline = session.answer_deadline(std::nullopt);
-  Stream watch(session, [id](Connection& connection) {
-    wire::WatchRequest request;
-    request.id = id;
-    connection.send(wire::MessageType::watch, request);
-  }, true);
+  Stream watch(
+      session,
+      [id](Connection& connection) {
+        wire::WatchRequest request;
+        request.id = id;
+        connection.send(wire::MessageType::watch, request);
+      },
+      true);
   if (auto started = watch.start(); !started && !started.error().lost) return session.report(started.error());
   Deadline say_at = Clock::now() + kWatchPause;
   std::string left, said;

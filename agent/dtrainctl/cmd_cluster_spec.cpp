@@ -7,8 +7,7 @@ namespace dtrain::ctl {
 
 int cmd_cluster_spec(Session& session, const TaskSpecsOptions& options) {
   auto reply = session.ask_surely<wire::TaskSpecsReply>(wire::MessageType::query_task_specs,
-                                                        wire::TaskSpecsRequest{options.job, options.task},
-                                                        wire::MessageType::task_specs);
+                                                        wire::TaskSpecsRequest{options.job, options.task}, wire::MessageType::task_specs);
   if (!reply) return session.report(reply.error());
   session.warn(reply->warnings);
   add_user_entry(reply->tasks);

@@ -8,7 +8,7 @@
 namespace dtrain::ctl {
 namespace {
 
-constexpr auto kTypingTime = std::chrono::seconds(1);   // nobody waits longer for a completion
+constexpr auto kTypingTime = std::chrono::seconds(1);  // nobody waits longer for a completion
 
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
@@ -65,26 +65,30 @@ _dtrainctl() {
     if [[ -n $skip ]]; then skip=; continue; fi
     case $word in
       --) return ;;
-      )sh" + valued_options(verbs) + R"sh() skip=1 ;;
+      )sh" + valued_options(verbs) +
+                    R"sh() skip=1 ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=$word; else ((count++)); [[ -n $first ]] || first=$word; fi ;;
     esac
   done
   case $prev in
-    -o|--output) COMPREPLY=($(compgen -W ")sh" + std::string(kValues) + R"sh(" -- "$cur")); return ;;
-    --for) COMPREPLY=($(compgen -W ")sh" + std::string(kTargets) + R"sh(" -- "$cur")); return ;;
+    -o|--output) COMPREPLY=($(compgen -W ")sh" +
+                    std::string(kValues) + R"sh(" -- "$cur")); return ;;
+    --for) COMPREPLY=($(compgen -W ")sh" +
+                    std::string(kTargets) + R"sh(" -- "$cur")); return ;;
     --agent|--key-file|--package) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --task) COMPREPLY=($(compgen -W "$(dtrainctl completion names tasks "$first" 2>/dev/null)" -- "$cur")); return ;;
   esac
   if [[ -z $verb ]]; then
-    COMPREPLY=($(compgen -W ")sh" + verb_names(verbs) + " " + joined(globals) + R"sh(" -- "$cur"))
+    COMPREPLY=($(compgen -W ")sh" +
+                    verb_names(verbs) + " " + joined(globals) + R"sh(" -- "$cur"))
     return
   fi
   case $verb in
 )sh";
   for (const VerbSummary& verb : verbs) {
-    out += "    " + verb.name + ")\n      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"" + joined(verb.options) +
-           "\" -- \"$cur\"))\n";
+    out +=
+        "    " + verb.name + ")\n      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"" + joined(verb.options) + "\" -- \"$cur\"))\n";
     const auto argument = [&](const std::string& what, int number) {
       if (what.empty()) return;
       out += "      elif [[ $count -eq " + std::to_string(number) + " ]]; then COMPREPLY=($(compgen ";
@@ -108,19 +112,23 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs, const std::vector<
     if [[ -n $skip ]]; then skip=; continue; fi
     case $word in
       --) _normal; return ;;
-      )sh" + valued_options(verbs) + R"sh() skip=1 ;;
+      )sh" +
+         valued_options(verbs) + R"sh() skip=1 ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=$word; else ((count++)); [[ -n $first ]] || first=$word; fi ;;
     esac
   done
   case ${words[CURRENT-1]} in
-    -o|--output) compadd )sh" + std::string(kValues) + R"sh(; return ;;
-    --for) compadd )sh" + std::string(kTargets) + R"sh(; return ;;
+    -o|--output) compadd )sh" +
+         std::string(kValues) + R"sh(; return ;;
+    --for) compadd )sh" +
+         std::string(kTargets) + R"sh(; return ;;
     --agent|--key-file|--package) _files; return ;;
     --task) compadd -- ${=$(dtrainctl completion names tasks "$first" 2>/dev/null)}; return ;;
   esac
   if [[ -z $verb ]]; then
-    if [[ ${words[CURRENT]} == -* ]]; then compadd -- )sh" + joined(globals) + R"sh(
+    if [[ ${words[CURRENT]} == -* ]]; then compadd -- )sh" +
+         joined(globals) + R"sh(
     else _describe verb verbs; fi
     return
   fi
@@ -144,35 +152,35 @@ std::string zsh_script(const std::vector<VerbSummary>& verbs, const std::vector<
   return out + "  esac\n}\nif [[ $funcstack[1] == _dtrainctl ]]; then _dtrainctl; else compdef _dtrainctl dtrainctl; fi\n";
 }
 
-std::string fish_name(const std::string& option) {
-  return option.starts_with("--") ? "-l " + option.substr(2) : "-s " + option.substr(1);
-}
+std::string fish_name(const std::string& option) { return option.starts_with("--") ? "-l " + option.substr(2) : "-s " + option.substr(1); }
 
 std::string fish_script(const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals) {
   const std::string all = verb_names(verbs);
-  std::string out = "# fish completion of dtrainctl\n"
-                    "function __dtrainctl_first\n"
-                    "  set -l words (commandline -opc | string match -v -- '-*')\n"
-                    "  test (count $words) -ge 3; and echo $words[3]\n"
-                    "end\n"
-                    "function __dtrainctl_at\n"
-                    "  set -l words (commandline -opc | string match -v -- '-*')\n"
-                    "  test (count $words) -eq $argv[1]\n"
-                    "end\n"
-                    "complete -c dtrainctl -f\n"
-                    "complete -c dtrainctl -l agent -r -F\ncomplete -c dtrainctl -l key-file -r -F\n"
-                    "complete -c dtrainctl -l timeout -r\n"
-                    "complete -c dtrainctl -s o -l output -x -a '" + std::string(kValues) + "'\n";
+  std::string out =
+      "# fish completion of dtrainctl\n"
+      "function __dtrainctl_first\n"
+      "  set -l words (commandline -opc | string match -v -- '-*')\n"
+      "  test (count $words) -ge 3; and echo $words[3]\n"
+      "end\n"
+      "function __dtrainctl_at\n"
+      "  set -l words (commandline -opc | string match -v -- '-*')\n"
+      "  test (count $words) -eq $argv[1]\n"
+      "end\n"
+      "complete -c dtrainctl -f\n"
+      "complete -c dtrainctl -l agent -r -F\ncomplete -c dtrainctl -l key-file -r -F\n"
+      "complete -c dtrainctl -l timeout -r\n"
+      "complete -c dtrainctl -s o -l output -x -a '" +
+      std::string(kValues) + "'\n";
   for (const std::string& option : globals)
     if (!std::set<std::string>{"--agent", "--key-file", "--timeout", "-o", "--output"}.contains(option))
       out += "complete -c dtrainctl " + fish_name(option) + "\n";
   for (const VerbSummary& verb : verbs) {
-    out += "complete -c dtrainctl -n 'not __fish_seen_subcommand_from " + all + "' -a " + verb.name + " -d " +
-           shell_quoted(verb.help) + "\n";
+    out +=
+        "complete -c dtrainctl -n 'not __fish_seen_subcommand_from " + all + "' -a " + verb.name + " -d " + shell_quoted(verb.help) + "\n";
     const std::string seen = "__fish_seen_subcommand_from " + verb.name;
     for (const std::string& option : verb.options)
-      out += "complete -c dtrainctl -n '" + seen + "' " +
-             fish_name(option) + (option == "--for" ? " -x -a '" + std::string(kTargets) + "'" : "") + "\n";
+      out += "complete -c dtrainctl -n '" + seen + "' " + fish_name(option) +
+             (option == "--for" ? " -x -a '" + std::string(kTargets) + "'" : "") + "\n";
     const auto argument = [&](const std::string& what, int words) {
       if (what.empty()) return;
       std::string list = what == "task"          ? "(dtrainctl completion names tasks (__dtrainctl_first) 2>/dev/null)"
@@ -193,18 +201,15 @@ std::string fish_script(const std::vector<VerbSummary>& verbs, const std::vector
 int print_names(Session& session, const std::string& kind, const std::string& job) {
   const Deadline deadline = session.answer_deadline(kTypingTime);
   if (kind == "jobs") {
-    auto reply = session.ask_by<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{},
-                                                 wire::MessageType::jobs, deadline);
+    auto reply = session.ask_by<wire::JobsReply>(wire::MessageType::query_jobs, wire::JobsRequest{}, wire::MessageType::jobs, deadline);
     if (!reply) return session.report(reply.error());
     for (const auto& j : reply->jobs) session.io.out << printable(j.name) << "\n";
   } else if (kind == "tasks") {
-    auto reply = session.ask_by<wire::TasksReply>(wire::MessageType::query_tasks, wire::JobName{job},
-                                                  wire::MessageType::tasks, deadline);
+    auto reply = session.ask_by<wire::TasksReply>(wire::MessageType::query_tasks, wire::JobName{job}, wire::MessageType::tasks, deadline);
     if (!reply) return session.report(reply.error());
     for (const auto& t : reply->tasks) session.io.out << printable(t.task) << "\n";
   } else if (kind == "nodes") {
-    auto reply = session.ask_by<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{},
-                                                  wire::MessageType::nodes, deadline);
+    auto reply = session.ask_by<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{}, wire::MessageType::nodes, deadline);
     if (!reply) return session.report(reply.error());
     for (const auto& n : reply->nodes) session.io.out << printable(n.name) << "\n";
   } else {

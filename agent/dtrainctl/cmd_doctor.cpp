@@ -26,8 +26,8 @@ Findings look_here(const std::string& config_file, const wire::ErrorItem& why) {
   // Nothing in an invalid configuration file is used.
   node::ExamTerms terms = daemon::exam_terms(loaded.errors.empty() ? loaded.config : daemon::Config{});
   terms.agent = false;
-  findings.push_back({"agent", terms.name, "bad", why.message,
-                      "start it: systemctl start dtraind; journalctl -u dtraind says why it ended"});
+  findings.push_back(
+      {"agent", terms.name, "bad", why.message, "start it: systemctl start dtraind; journalctl -u dtraind says why it ended"});
   const char* elsewhere = "give the agent's configuration with --config FILE";
   if (!read)
     findings.push_back({"config", terms.name, "bad", read.error().message, read.error().next.empty() ? elsewhere : read.error().next});

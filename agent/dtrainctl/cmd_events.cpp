@@ -12,12 +12,9 @@ void print_events(Session& session, const std::vector<wire::EventView>& events, 
     const std::uint64_t number = event.local != 0 ? event.local : event.seq;
     if (number <= last) continue;
     last = number;
-    if (session.globals.format == Format::json)
-      session.io.out << json::text(json::of(event), false) << "\n";
-    else if (session.globals.format == Format::yaml)
-      session.io.out << "---\n" << json::yaml(json::of(event)) << "\n";
-    else
-      session.io.out << event_line(event);
+    if (session.globals.format == Format::json) session.io.out << json::text(json::of(event), false) << "\n";
+    else if (session.globals.format == Format::yaml) session.io.out << "---\n" << json::yaml(json::of(event)) << "\n";
+    else session.io.out << event_line(event);
   }
   session.io.out.flush();
 }
@@ -48,7 +45,7 @@ int cmd_events(Session& session, const EventsOptions& options) {
       request.follow = true;
     }
     if ((*message)->last) connection->send(wire::MessageType::query_events, request);
-    if (!session.io.out) return kJobFailed;   // nobody reads the output any more
+    if (!session.io.out) return kJobFailed;  // nobody reads the output any more
   }
 }
 

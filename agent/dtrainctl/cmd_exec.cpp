@@ -13,8 +13,8 @@
 namespace dtrain::ctl {
 namespace {
 
-constexpr std::size_t kInputBytes = 16 << 10;     // of one message of typed or piped input
-constexpr std::size_t kUnsentBytes = 256 << 10;   // unsent bytes; with more, stdin is not read
+constexpr std::size_t kInputBytes = 16 << 10;    // of one message of typed or piped input
+constexpr std::size_t kUnsentBytes = 256 << 10;  // unsent bytes; with more, stdin is not read
 
 // As a shell would report it.
 int shell_code(const wire::ExitView& exit) {
@@ -64,7 +64,7 @@ int cmd_exec(Session& session, const ExecOptions& options) {
     }
     std::array<pollfd, 3> polls{connection->poll_request(), pollfd{signals.fd(), POLLIN, 0},
                                 pollfd{reading && connection->unsent() < kUnsentBytes ? io.in_fd : -1, POLLIN, 0}};
-    if (::poll(polls.data(), polls.size(), -1) < 0) continue;   // interrupted
+    if (::poll(polls.data(), polls.size(), -1) < 0) continue;  // interrupted
     if (polls[0].revents != 0) connection->transfer();
     for (int signal = signals.next(); signal != 0; signal = signals.next()) {
       wire::ExecInput told;
@@ -75,7 +75,7 @@ int cmd_exec(Session& session, const ExecOptions& options) {
         told.rows = now->rows;
         told.columns = now->columns;
       } else {
-        told.signal = signal;   // with a terminal ^C arrives as a key; these signals come from kill(1) or a closed window
+        told.signal = signal;  // with a terminal ^C arrives as a key; these signals come from kill(1) or a closed window
       }
       connection->tell(wire::MessageType::exec_input, told);
     }

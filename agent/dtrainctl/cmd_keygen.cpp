@@ -57,11 +57,9 @@ auto io_failure(const std::string& what, const KeyPath& key, const std::string& 
 // Makes a new file with these bytes, durably. It must not exist before, and is not left behind half written.
 Status create(const KeyPath& key, std::string_view bytes, const struct stat* owner) {
   UniqueFd fd(::open(key.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
-  if (!fd && errno == EEXIST)
-    return fail(ErrorCode::refused, "could not make " + key.text() + ": it exists");
+  if (!fd && errno == EEXIST) return fail(ErrorCode::refused, "could not make " + key.text() + ": it exists");
   if (!fd) {
-    const char* next =
-        errno == ENOENT ? "make its directory first" : "choose a directory that you may write to";
+    const char* next = errno == ENOENT ? "make its directory first" : "choose a directory that you may write to";
     return io_failure("make", key, next);
   }
   // Keeps another owner if permitted; without root, the old file belongs to this user anyway.
@@ -75,8 +73,7 @@ Status create(const KeyPath& key, std::string_view bytes, const struct stat* own
 
 Status flush_directory(const KeyPath& key) {
   UniqueFd fd(::open(directory_of(key.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0)
-    return io_failure("make durable", key, "see whether its disk is full");
+  if (!fd || ::fsync(fd.get()) != 0) return io_failure("make durable", key, "see whether its disk is full");
   return {};
 }
 
@@ -84,12 +81,10 @@ Status flush_directory(const KeyPath& key) {
 Result<std::string> read_guarded(const KeyPath& key, struct stat& info) {
   UniqueFd fd(::open(key.path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd && errno == ELOOP)
-    return fail(ErrorCode::refused, "could not add to " + key.text() + ": it is a link",
-                "name the file that it leads to");
+    return fail(ErrorCode::refused, "could not add to " + key.text() + ": it is a link", "name the file that it leads to");
   if (!fd) return io_failure("open", key, "keygen without --add makes a new one");
   if (::fstat(fd.get(), &info) != 0) return io_failure("open", key, "");
-  if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::refused, "could not add to " + key.text() + ": it is no file");
+  if (!S_ISREG(info.st_mode)) return fail(ErrorCode::refused, "could not add to " + key.text() + ": it is no file");
   if ((info.st_mode & 077) != 0)
     return fail(ErrorCode::refused, "could not add to " + key.text() + ": others may read it",
                 "chmod 600 it, and make a new key where somebody may have done so");
@@ -131,14 +126,10 @@ Result<std::size_t> add(const KeyPath& key) {
   if (!text) return fail(text.error());
   const Wiped wiped(*text);
   const auto keys = wire::parse_key_file(*text);
-  if (!keys)
-    return fail(keys.error().code, "could not add to " + key.text() + ": " + keys.error().message,
-                keys.error().next);
+  if (!keys) return fail(keys.error().code, "could not add to " + key.text() + ": " + keys.error().message, keys.error().next);
   if (keys->size() == wire::kKeyPairs)
-    return fail(
-        ErrorCode::limit,
-        "could not add to " + key.text() + ": it holds " + std::to_string(keys->size()) + " keys",
-        "remove those that no agent uses any more");
+    return fail(ErrorCode::limit, "could not add to " + key.text() + ": it holds " + std::to_string(keys->size()) + " keys",
+                "remove those that no agent uses any more");
   std::string made = net::new_key_file();
   const Wiped made_wiped(made);
   std::string whole;
@@ -149,8 +140,7 @@ Result<std::size_t> add(const KeyPath& key) {
   whole += std::string_view(made).substr(made.find('\n') + 1);  // without the head
   if (whole.size() > wire::kKeyFileBytes)
     return fail(ErrorCode::limit,
-                "could not add to " + key.text() + ": it would be longer than " +
-                    std::to_string(wire::kKeyFileBytes) + " bytes",
+                "could not add to " + key.text() + ": it would be longer than " + std::to_string(wire::kKeyFileBytes) + " bytes",
                 "shorten its comments");
   if (auto replaced = replace(key, whole, info); !replaced) return fail(replaced.error());
   return keys->size() + 1;
@@ -217,8 +207,9 @@ int keygen_client(Session& session, const KeygenOptions& options) {
     return kDone;
   }
   session.note("made " + options.file + ", mode 0600. Who holds it is its user, at every agent that says so:");
-  session.note("put the line above, with the user's name for USER, under access.keys in dtraind.yaml of the agents, and run systemctl "
-               "reload dtraind there");
+  session.note(
+      "put the line above, with the user's name for USER, under access.keys in dtraind.yaml of the agents, and run systemctl "
+      "reload dtraind there");
   session.note("give the file to its user alone, for: dtrainctl --agent HOST:7402 --key-file FILE");
   return kDone;
 }
@@ -227,8 +218,7 @@ int keygen_client(Session& session, const KeygenOptions& options) {
 
 int cmd_keygen(Session& session, const KeygenOptions& options) {
   if (sodium_init() < 0)
-    return session.report(
-        Failure(Error{ErrorCode::internal, "could not make a key: the system gives no random bytes", ""}));
+    return session.report(Failure(Error{ErrorCode::internal, "could not make a key: the system gives no random bytes", ""}));
   if (options.client) return keygen_client(session, options);
   const KeyPath key{"cluster key", options.file};
   std::size_t pairs = 1;

@@ -13,7 +13,8 @@ constexpr std::uint32_t kAttemptsInOrder = 1000;
 // Prints the answer to one request, to its end.
 Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPrinter& printer) {
   LogResume resume(request);
-  Stream logs(session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); }, false);
+  Stream logs(
+      session, [&](Connection& connection) { connection.send(wire::MessageType::logs, resume.request()); }, false);
   if (auto started = logs.start(); !started) return failed(started.error());
   bool away = false;
   while (true) {
@@ -39,8 +40,8 @@ Outcome<void> pass_on(Session& session, const wire::LogsRequest& request, LogPri
 
 // How many attempts a task has had; 0: not known, or too many to be asked for one by one.
 std::uint32_t attempts_of(const Session& session, const wire::LogsRequest& request) {
-  const auto tasks = session.ask_surely<wire::TasksReply>(wire::MessageType::query_tasks, wire::JobName{request.job},
-                                                          wire::MessageType::tasks);
+  const auto tasks =
+      session.ask_surely<wire::TasksReply>(wire::MessageType::query_tasks, wire::JobName{request.job}, wire::MessageType::tasks);
   if (!tasks) return 0;
   const auto task = std::ranges::find(tasks->tasks, request.task, &wire::TaskView::task);
   return task == tasks->tasks.end() || task->attempt > kAttemptsInOrder ? 0 : task->attempt;

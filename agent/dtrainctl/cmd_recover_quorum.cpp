@@ -31,10 +31,8 @@ int cmd_recover_quorum(Session& session, const RecoverOptions& options) {
   if (!options.yes) {
     const auto would = ask(session, false, options.force);
     if (!would) return session.report(would.error());
-    if (session.structured())
-      session.show(json::of(*would), [] { return std::string(); });
-    else
-      session.io.err << recovery_warning(*would);
+    if (session.structured()) session.show(json::of(*would), [] { return std::string(); });
+    else session.io.err << recovery_warning(*would);
     if (!session.io.in_tty)
       return session.report(Error{ErrorCode::refused, "could not recover the quorum: it was not confirmed",
                                   "read the above; if it is what you want, give --yes"});

@@ -11,7 +11,7 @@ namespace {
 
 // A name made from a command: "python3" -> "python3-", completed by the cluster.
 std::string name_prefix(const std::string& program) {
-  static constexpr std::size_t kPrefixBytes = 40;   // leaves room for what the cluster adds
+  static constexpr std::size_t kPrefixBytes = 40;  // leaves room for what the cluster adds
   std::string name;
   for (const char c : std::filesystem::path(program).filename().string()) {
     if (name.size() == kPrefixBytes) break;
@@ -32,7 +32,7 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   if (options.name.empty()) metadata["generateName"] = name_prefix(options.command.front());
   else metadata["name"] = options.name;
   Json command = Json::array();
-  for (const std::string& word : options.command) command.push_back(job::escape_params(word));   // there are no parameters here
+  for (const std::string& word : options.command) command.push_back(job::escape_params(word));  // there are no parameters here
   const auto role = [&](std::uint32_t replicas, bool with_gpus) {
     Json r{{"replicas", replicas}, {"command", command}};
     if (with_gpus && options.gpus > 0) r["resources"] = Json{{"gpus", options.gpus}};
@@ -45,9 +45,12 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   const Json file{{"apiVersion", "dtrain/v1"},
                   {"kind", "Job"},
                   {"metadata", metadata},
-                  {"spec", {{"framework", !options.framework.empty() ? options.framework : tensorflow ? "tensorflow" : "generic"},
-                            {"workDir", directory},
-                            {"roles", roles}}}};
+                  {"spec",
+                   {{"framework", !options.framework.empty() ? options.framework
+                                  : tensorflow               ? "tensorflow"
+                                                             : "generic"},
+                    {"workDir", directory},
+                    {"roles", roles}}}};
   return json::text(file, true);
 }
 
@@ -59,8 +62,8 @@ int cmd_run(Session& session, const RunOptions& options) {
     std::error_code wrong;
     const std::filesystem::path here = std::filesystem::current_path(wrong);
     if (wrong)
-      return session.report(Failure(Error{ErrorCode::invalid, "could not tell the current directory: " + wrong.message(),
-                                          "change to a directory that exists"}));
+      return session.report(Failure(
+          Error{ErrorCode::invalid, "could not tell the current directory: " + wrong.message(), "change to a directory that exists"}));
     job = parse_job(session, job_file_of(options, here.string()), "run", options.file, here.string());
     // There is no such file with lines to point to.
     if (!job)

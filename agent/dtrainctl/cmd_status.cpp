@@ -13,8 +13,7 @@ int cmd_status(Session& session, const NamedOptions& options) {
     session.show(json::of(*job), [&] { return job_summary(*job, session.layout()); });
     return kDone;
   }
-  auto status = session.ask_surely<wire::StatusView>(wire::MessageType::query_status, wire::JobName{},
-                                                     wire::MessageType::status);
+  auto status = session.ask_surely<wire::StatusView>(wire::MessageType::query_status, wire::JobName{}, wire::MessageType::status);
   if (!status) return session.report(status.error());
   session.note_stale(status->stale);
   session.show(json::of(*status), [&] { return status_text(*status); });

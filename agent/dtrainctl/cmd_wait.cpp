@@ -17,13 +17,16 @@ bool reached(const wire::JobUpdate& update, const std::string& target) {
 
 int cmd_wait(Session& session, const WaitOptions& options) {
   const Deadline deadline = session.answer_deadline(std::nullopt);
-  std::uint64_t id = 0;   // this run of the job, once known
-  Stream watch(session, [&](Connection& connection) {
-    wire::WatchRequest request;
-    request.job = options.job;
-    request.id = id;
-    connection.send(wire::MessageType::watch, request);
-  }, true);
+  std::uint64_t id = 0;  // this run of the job, once known
+  Stream watch(
+      session,
+      [&](Connection& connection) {
+        wire::WatchRequest request;
+        request.job = options.job;
+        request.id = id;
+        connection.send(wire::MessageType::watch, request);
+      },
+      true);
   if (auto started = watch.start(); !started) return session.report(started.error());
   bool away = false;
   std::string now;  // its present state

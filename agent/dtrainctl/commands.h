@@ -15,9 +15,9 @@ namespace dtrain::ctl {
 
 // A job file and the values filled into it.
 struct FileOptions {
-  std::string file;                                         // "-": stdin
-  std::vector<std::pair<std::string, std::string>> sets;    // --set PATH=V
-  std::map<std::string, std::string> params;                // --param K=V
+  std::string file;                                       // "-": stdin
+  std::vector<std::pair<std::string, std::string>> sets;  // --set PATH=V
+  std::map<std::string, std::string> params;              // --param K=V
 };
 
 struct SubmitOptions {
@@ -28,13 +28,13 @@ int cmd_submit(Session& session, const SubmitOptions& options);
 int cmd_plan(Session& session, const FileOptions& options);
 
 struct RunOptions {
-  FileOptions file;                         // file "": the job is made from the fields below
+  FileOptions file;  // file "": the job is made from the fields below
   std::uint32_t ps = 0, workers = 1, gpus = 0;
   bool chief = false;
-  std::string name, framework;              // "": chosen by dtrainctl
+  std::string name, framework;  // "": chosen by dtrainctl
   std::vector<std::string> command;
   bool replace = false, detach = false, cancel_on_exit = false;
-  bool raw = false;                         // tasks' escape sequences reach the terminal unchanged
+  bool raw = false;  // tasks' escape sequences reach the terminal unchanged
 };
 int cmd_run(Session& session, const RunOptions& options);
 
@@ -46,7 +46,7 @@ struct JobsOptions {
 int cmd_jobs(Session& session, const JobsOptions& options);
 
 struct NamedOptions {
-  std::string name;        // a job or a node; "": all
+  std::string name;  // a job or a node; "": all
   bool watch = false;
 };
 int cmd_describe_job(Session& session, const NamedOptions& options);
@@ -59,9 +59,9 @@ int cmd_topology(Session& session, const NamedOptions& options);
 int cmd_leave(Session& session, const NamedOptions& options);
 struct DrainOptions {
   wire::DrainRequest request;
-  bool wait = false;       // wait until the host has no tasks
+  bool wait = false;  // wait until the host has no tasks
 };
-int cmd_drain(Session& session, const DrainOptions& options);   // and undrain
+int cmd_drain(Session& session, const DrainOptions& options);  // and undrain
 // Lets the founders that are there begin without the named ones.
 int cmd_form(Session& session, const std::vector<std::string>& without);
 
@@ -72,7 +72,7 @@ struct RecoverOptions {
 int cmd_recover_quorum(Session& session, const RecoverOptions& options);
 
 struct WaitOptions {
-  std::string job, target;   // target: a job state, Finished, deleted
+  std::string job, target;  // target: a job state, Finished, deleted
 };
 int cmd_wait(Session& session, const WaitOptions& options);
 
@@ -95,9 +95,9 @@ int cmd_cluster_spec(Session& session, const TaskSpecsOptions& options);
 
 struct ActionOptions {
   wire::ActionRequest request;
-  std::vector<std::pair<std::string, std::uint32_t>> scale;   // role, replicas
-  std::string package_dir;                                    // restart --package
-  bool no_wait = false;                                       // delete: do not wait until the name is free
+  std::vector<std::pair<std::string, std::uint32_t>> scale;  // role, replicas
+  std::string package_dir;                                   // restart --package
+  bool no_wait = false;                                      // delete: do not wait until the name is free
 };
 int cmd_action(Session& session, const ActionOptions& options);
 
@@ -117,13 +117,13 @@ int cmd_exec(Session& session, const ExecOptions& options);
 int cmd_version(Session& session);
 
 struct DoctorOptions {
-  std::string config;      // of the agent; "": the default file, where it exists
+  std::string config;  // of the agent; "": the default file, where it exists
 };
 int cmd_doctor(Session& session, const DoctorOptions& options);
 
 struct KeygenOptions {
   std::string file;
-  bool add = false;        // append a pair to an existing file; for a client: fetch the cluster's present keys
+  bool add = false;  // append a pair to an existing file; for a client: fetch the cluster's present keys
   bool client = false;
   std::string cluster_key = "/etc/dtrain/cluster.key";  // from which a client's key is made
 };
@@ -132,9 +132,9 @@ int cmd_keygen(Session& session, const KeygenOptions& options);
 // Shell completion: the scripts call `dtrainctl completion names KIND` for names while somebody types.
 struct VerbSummary {
   std::string name, help;
-  std::vector<std::string> options;     // "--follow", "-f"
-  std::vector<std::string> valued;      // those that take a value
-  std::string first, second;            // what the positional arguments are: job, task, node, file, ""
+  std::vector<std::string> options;  // "--follow", "-f"
+  std::vector<std::string> valued;   // those that take a value
+  std::string first, second;         // what the positional arguments are: job, task, node, file, ""
 };
 int cmd_completion(Session& session, const std::string& what, const std::string& kind, const std::string& job,
                    const std::vector<VerbSummary>& verbs, const std::vector<std::string>& globals);

@@ -51,9 +51,7 @@ void EscapeFilter::text(unsigned char byte, std::string& out) {
 bool EscapeFilter::step(unsigned char byte, std::string& out) {
   const auto become = [&](In next) { return in_ = next, length_ = 0, true; };
   switch (in_) {
-    case In::text:
-      text(byte, out);
-      return true;
+    case In::text: text(byte, out); return true;
     case In::half_control:
       in_ = In::text;
       if (byte == 0x9b) return become(In::sequence);
@@ -92,9 +90,7 @@ bool EscapeFilter::step(unsigned char byte, std::string& out) {
       if (byte == '\n') return in_ = In::text, false;  // a line end is never dropped
       if (byte == kBell || byte == kCancel || byte == kSubstitute || ++length_ > kControlStringBytes) in_ = In::text;
       return true;
-    case In::string_escape:
-      in_ = byte == '\\' ? In::text : In::escape;
-      return byte == '\\';
+    case In::string_escape: in_ = byte == '\\' ? In::text : In::escape; return byte == '\\';
   }
   return true;
 }

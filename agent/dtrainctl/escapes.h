@@ -10,8 +10,8 @@
 namespace dtrain::ctl {
 
 // Limits of one sequence; a longer one is no sequence, and what follows is text again.
-inline constexpr std::size_t kSequenceBytes = 64;        // ESC [ ... m
-inline constexpr std::size_t kControlStringBytes = 4096; // a title, a link
+inline constexpr std::size_t kSequenceBytes = 64;         // ESC [ ... m
+inline constexpr std::size_t kControlStringBytes = 4096;  // a title, a link
 
 class EscapeFilter {
  public:

@@ -12,20 +12,20 @@ namespace dtrain::ctl {
 
 enum ExitCode : int {
   kDone = 0,
-  kJobFailed = 1,       // also if what was asked for did not succeed
-  kUsage = 2,           // usage, or an invalid file
+  kJobFailed = 1,  // also if what was asked for did not succeed
+  kUsage = 2,      // usage, or an invalid file
   kNotFound = 3,
-  kUnreachable = 4,     // no agent, or no answer in time
+  kUnreachable = 4,  // no agent, or no answer in time
   kRefused = 5,
   kWaitTimedOut = 6,
-  kDetached = 130,      // ^C without a terminal: the job runs on
+  kDetached = 130,  // ^C without a terminal: the job runs on
 };
 
 // One or more errors, as an agent or the job file's parser reports them.
 struct Failure {
-  std::vector<wire::ErrorItem> items;   // never empty
-  bool lost = false;                    // the connection broke: the same request may be sent again elsewhere
-  bool late = false;                    // no answer came in time: the request may have been carried out
+  std::vector<wire::ErrorItem> items;  // never empty
+  bool lost = false;                   // the connection broke: the same request may be sent again elsewhere
+  bool late = false;                   // no answer came in time: the request may have been carried out
 
   Failure() = default;
   Failure(const Error& e) : items(wire::error_reply(e).errors) {}  // NOLINT: an Error is a Failure of one item

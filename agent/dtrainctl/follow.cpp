@@ -21,9 +21,15 @@ constexpr auto kSayWaiting = std::chrono::seconds(1);
 class Follower {
  public:
   Follower(Session& session, const FollowOptions& options)
-      : session_(session), options_(options), live_(session.io.out_tty), screen_(session.io.out),
-        watch_(session, [this](Connection& c) { send_watch(c); }, true),
-        logs_(session, [this](Connection& c) { send_logs(c); }, false), resume_(logs_request(options.job)),
+      : session_(session),
+        options_(options),
+        live_(session.io.out_tty),
+        screen_(session.io.out),
+        watch_(
+            session, [this](Connection& c) { send_watch(c); }, true),
+        logs_(
+            session, [this](Connection& c) { send_logs(c); }, false),
+        resume_(logs_request(options.job)),
         printer_(log_style(session, options.raw), [this](std::string_view text) { print(text); }) {}
 
   int run() {
@@ -241,9 +247,9 @@ class Follower {
   wire::JobUpdate last_;
   Deadline last_at_{};
   Deadline drain_by_ = kNoDeadline, redraw_at_{};
-  std::vector<std::string> bars_;           // as drawn
-  Deadline waiting_at_ = kNoDeadline;       // when what it waits for will have lasted long enough
-  std::string waiting_;                     // what was last printed
+  std::vector<std::string> bars_;      // as drawn
+  Deadline waiting_at_ = kNoDeadline;  // when what it waits for will have lasted long enough
+  std::string waiting_;                // what was last printed
   bool ended_ = false, gone_ = false, away_ = false, asking_ = false, cancelled_ = false;
 };
 

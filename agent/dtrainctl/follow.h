@@ -8,13 +8,13 @@
 
 namespace dtrain::ctl {
 
-inline constexpr auto kLogDrain = std::chrono::seconds(10);   // for the rest of the logs, once the job has ended
+inline constexpr auto kLogDrain = std::chrono::seconds(10);  // for the rest of the logs, once the job has ended
 
 struct FollowOptions {
   std::string job;
   std::uint64_t id = 0;
   bool cancel_on_exit = false;
-  bool raw = false;            // escape sequences of tasks reach the terminal
+  bool raw = false;  // escape sequences of tasks reach the terminal
 };
 
 // Exit code: 0 Succeeded, 1 otherwise, 130 detached. On a terminal ^C asks whether to cancel; elsewhere a signal

@@ -7,11 +7,11 @@
 namespace dtrain::ctl {
 
 struct Io {
-  std::ostream& out;            // results
-  std::ostream& err;            // messages to the user
-  int in_fd = 0;                // for FILE "-", exec, and the question at ^C
+  std::ostream& out;  // results
+  std::ostream& err;  // messages to the user
+  int in_fd = 0;      // for FILE "-", exec, and the question at ^C
   bool in_tty = false, out_tty = false, err_tty = false;
-  std::size_t columns = 0;      // width that tables must fit; 0: no limit (out is no terminal)
+  std::size_t columns = 0;  // width that tables must fit; 0: no limit (out is no terminal)
 };
 
 }  // namespace dtrain::ctl

@@ -11,7 +11,7 @@ wire::LogsRequest LogResume::request() {
   if (seen_.empty()) return request_;
   resumed_ = true;
   wire::LogsRequest again = request_;
-  if (latest_only()) again.all_attempts = true;   // the latest now may not be the latest of then
+  if (latest_only()) again.all_attempts = true;  // the latest now may not be the latest of then
   if (by_time()) {
     again.tail = -1;
     again.since_ms = seen_.begin()->second.time_ms;

@@ -16,7 +16,7 @@
 
 namespace dtrain::ctl {
 
-inline constexpr std::size_t kLogLineBytes = 64 << 10;   // a longer line is printed in pieces if lines are kept together
+inline constexpr std::size_t kLogLineBytes = 64 << 10;  // a longer line is printed in pieces if lines are kept together
 
 // Keeps a followed log complete when the agent is lost for a while: bytes that are sent again are not printed again.
 //
@@ -34,13 +34,13 @@ class LogResume {
   std::string_view fresh(const wire::LogChunk& chunk);
 
  private:
-  using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;   // task, generation, attempt, stderr
+  using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;  // task, generation, attempt, stderr
   struct Seen {
-    std::uint64_t bytes = 0;         // number printed
-    std::int64_t time_ms = 0;        // arrival time of the last of them
-    std::uint64_t bytes_at_time = 0; // number printed with that time
-    std::uint64_t again = 0;         // bytes that this connection brought a second time
-    bool reached = false;            // this connection has passed what was printed
+    std::uint64_t bytes = 0;          // number printed
+    std::int64_t time_ms = 0;         // arrival time of the last of them
+    std::uint64_t bytes_at_time = 0;  // number printed with that time
+    std::uint64_t again = 0;          // bytes that this connection brought a second time
+    bool reached = false;             // this connection has passed what was printed
   };
   bool by_time() const { return request_.tail >= 0; }
   bool latest_only() const { return !request_.all_attempts && !request_.previous && request_.attempt == 0; }
@@ -48,15 +48,15 @@ class LogResume {
   wire::LogsRequest request_;
   bool resumed_ = false;
   std::map<Key, Seen> seen_;
-  std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> first_;   // task -> generation, attempt it began with
+  std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> first_;  // task -> generation, attempt it began with
 };
 
 struct LogStyle {
-  bool prefix = false;       // "worker-1 | " before each line
-  bool timestamps = false;   // RFC 3339 before each line
-  bool color = false;        // for the prefix, and for colours in tasks' output
-  bool terminal = false;     // of escape sequences only colours pass (escapes.h); false: bytes unchanged
-  bool bars_apart = false;   // lines that carriage returns rewrite are in bars(), and printed once they end
+  bool prefix = false;      // "worker-1 | " before each line
+  bool timestamps = false;  // RFC 3339 before each line
+  bool color = false;       // for the prefix, and for colours in tasks' output
+  bool terminal = false;    // of escape sequences only colours pass (escapes.h); false: bytes unchanged
+  bool bars_apart = false;  // lines that carriage returns rewrite are in bars(), and printed once they end
 };
 
 // If tasks have lines of their own, a progress bar gives way to another task's after this time: its line then ends
@@ -71,7 +71,7 @@ class LogPrinter {
   using Sink = std::function<void(std::string_view)>;
   LogPrinter(LogStyle style, Sink sink) : style_(style), sink_(std::move(sink)) {}
   void add(const wire::LogChunk& chunk, std::string_view bytes);
-  void finish();   // prints lines without an end
+  void finish();  // prints lines without an end
   // The newest state of each open line, without colours.
   std::vector<std::string> bars() const;
 
@@ -94,7 +94,7 @@ class LogPrinter {
   LogStyle style_;
   Sink sink_;
   std::map<Key, Partial> partial_;
-  std::optional<Key> bar_;       // whose line is open on the output
+  std::optional<Key> bar_;  // whose line is open on the output
   std::int64_t bar_since_ = 0;
 };
 

@@ -10,8 +10,8 @@
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
-  dtrain::ctl::Io io{std::cout, std::cerr, STDIN_FILENO, ::isatty(STDIN_FILENO) == 1, ::isatty(STDOUT_FILENO) == 1,
-                     ::isatty(STDERR_FILENO) == 1, 0};
+  dtrain::ctl::Io io{
+      std::cout, std::cerr, STDIN_FILENO, ::isatty(STDIN_FILENO) == 1, ::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1, 0};
   winsize size{};
   if (io.out_tty && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) io.columns = size.ws_col;
   try {
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
     std::cout.flush();
     if (std::cout || code != dtrain::ctl::kDone) return code;
     std::cerr << "dtrainctl: could not write to stdout; see whether its disk is full\n";
-  } catch (const std::exception& e) {   // out of memory, or a bug: the user never sees an abort
+  } catch (const std::exception& e) {  // out of memory, or a bug: the user never sees an abort
     std::cerr << "dtrainctl: could not go on: " << e.what() << "\n";
   }
   return dtrain::ctl::kJobFailed;

@@ -12,8 +12,8 @@ bool is_final_state(std::string_view s) { return s == "Succeeded" || s == "Faile
 std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars) {
   const wire::JobView& job = update.job;
   std::vector<std::string> lines;
-  const std::string counts = "  ready " + ready_text(job) + "  generation " + std::to_string(job.generation) +
-                             "  restarts " + std::to_string(job.restarts) + "  " + age_text(job.duration_s);
+  const std::string counts = "  ready " + ready_text(job) + "  generation " + std::to_string(job.generation) + "  restarts " +
+                             std::to_string(job.restarts) + "  " + age_text(job.duration_s);
   const bool no_more = job.reason.empty() || job.reason == update.waiting_for;
   std::string head = job.name + "  " + job.state + counts + (no_more ? "" : "  " + job.reason);
   head = printable(head);
@@ -38,8 +38,7 @@ std::vector<std::string> progress_block(const wire::JobUpdate& update, const Lay
   }
   Table table({{"TASK"}, {"STATE", 0, false, false, true}, {"NODE", 2}, {"ATTEMPT", 1, false, true}, {"STATUS", 3, true}});
   for (const wire::TaskView* task : tasks)
-    table.add({task->task, task->state, task->node, std::to_string(task->attempt),
-               task->status.empty() ? task->reason : task->status});
+    table.add({task->task, task->state, task->node, std::to_string(task->attempt), task->status.empty() ? task->reason : task->status});
   const std::string text = table.render(layout);
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = text.find('\n', start);

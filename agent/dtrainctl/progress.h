@@ -12,7 +12,7 @@
 
 namespace dtrain::ctl {
 
-inline constexpr std::size_t kBlockTasks = 12;   // tasks shown one by one in the block; further ones are counted
+inline constexpr std::size_t kBlockTasks = 12;  // tasks shown one by one in the block; further ones are counted
 
 bool is_final_state(std::string_view job_state);
 
@@ -42,8 +42,8 @@ class LiveScreen {
   // Whole lines, each ending in a newline.
   void print_above(std::string_view text);
   void draw(std::vector<std::string> block, std::string question = "");
-  void line_typed() { ++typed_; }   // the answer's newline moved the cursor down by a line
-  void settle();         // leaves the block where it is; further output goes below it
+  void line_typed() { ++typed_; }  // the answer's newline moved the cursor down by a line
+  void settle();                   // leaves the block where it is; further output goes below it
 
  private:
   void erase();

@@ -9,7 +9,7 @@
 namespace dtrain::ctl {
 namespace {
 
-constexpr std::size_t kGap = 2;   // blanks between two columns
+constexpr std::size_t kGap = 2;  // blanks between two columns
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
@@ -80,12 +80,11 @@ std::string Table::render(const Layout& layout) const {
     const std::vector<std::size_t> natural = widths;
     squeeze();
     while (excess() > 0) {
-      const auto victim = std::max_element(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) {
-        return columns_[a].drop < columns_[b].drop;
-      });
+      const auto victim =
+          std::max_element(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return columns_[a].drop < columns_[b].drop; });
       if (victim == shown.end() || columns_[*victim].drop == 0) break;
       shown.erase(victim);
-      widths = natural;   // the elastic columns get the room of the removed column
+      widths = natural;  // the elastic columns get the room of the removed column
       squeeze();
     }
   }

@@ -12,7 +12,7 @@
 
 namespace dtrain::ctl {
 
-inline constexpr std::size_t kElasticWidth = 12;   // characters that an elastic column keeps
+inline constexpr std::size_t kElasticWidth = 12;  // characters that an elastic column keeps
 
 struct Column {
   std::string title;
@@ -24,7 +24,7 @@ struct Column {
 };
 
 struct Layout {
-  std::size_t columns = 0;   // 0: no limit
+  std::size_t columns = 0;  // 0: no limit
   bool color = false;
   bool wide = false;
 };

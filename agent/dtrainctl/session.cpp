@@ -33,8 +33,7 @@ Outcome<Connection> Session::connect_to_restarting(Deadline deadline) const {
   const bool may_come = !net::is_host_and_port(globals.agent.at) &&
                         std::filesystem::is_directory(std::filesystem::path(globals.agent.at).parent_path(), none);
   if (connection || !connection.error().lost || !may_come) return connection;
-  note("no agent answers at " + globals.agent.at + ": it may be starting again; trying for " +
-       std::to_string(kRestartTime.count()) + " s");
+  note("no agent answers at " + globals.agent.at + ": it may be starting again; trying for " + std::to_string(kRestartTime.count()) + " s");
   return reconnect(std::min(deadline, Clock::now() + kRestartTime));
 }
 
@@ -60,10 +59,8 @@ void Session::note_stale(bool stale) const {
 }
 
 int Session::report(const Failure& failure) const {
-  if (globals.format == Format::json)
-    io.err << json::text(Json{{"errors", json::of(failure.items)}}, false) << "\n";
-  else
-    io.err << failure_text(failure);
+  if (globals.format == Format::json) io.err << json::text(Json{{"errors", json::of(failure.items)}}, false) << "\n";
+  else io.err << failure_text(failure);
   io.err.flush();
   return exit_code(failure.code());
 }
@@ -73,7 +70,7 @@ std::string make_request_id() {
   std::size_t have = 0;
   while (have < bytes.size()) {
     const ssize_t n = ::getrandom(bytes.data() + have, bytes.size() - have, 0);
-    CHECK(n > 0 || errno == EINTR);   // the kernel's generator never fails once it is seeded
+    CHECK(n > 0 || errno == EINTR);  // the kernel's generator never fails once it is seeded
     if (n > 0) have += static_cast<std::size_t>(n);
   }
   static constexpr char digits[] = "0123456789abcdef";
@@ -86,8 +83,8 @@ std::string make_request_id() {
 }
 
 Failure job_not_found(const std::string& job) {
-  return Failure(Error{ErrorCode::not_found, "could not find job " + job + ": there is none of that name",
-                       "dtrainctl jobs shows those there are"});
+  return Failure(
+      Error{ErrorCode::not_found, "could not find job " + job + ": there is none of that name", "dtrainctl jobs shows those there are"});
 }
 
 }  // namespace dtrain::ctl

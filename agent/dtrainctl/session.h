@@ -18,20 +18,20 @@ using json::Json;
 
 enum class Format : unsigned char { table, wide, json, yaml };
 
-inline constexpr auto kPackageTime = std::chrono::minutes(10);        // for one answer if a package must reach the voters first
-inline constexpr auto kAnswerTime = std::chrono::seconds(30);         // for one answer, unless --timeout says otherwise
+inline constexpr auto kPackageTime = std::chrono::minutes(10);  // for one answer if a package must reach the voters first
+inline constexpr auto kAnswerTime = std::chrono::seconds(30);   // for one answer, unless --timeout says otherwise
 // how long a local agent that cannot be reached is waited for, since it may be starting again
 inline constexpr auto kRestartTime = std::chrono::seconds(5);
 inline constexpr auto kReconnectPause = std::chrono::milliseconds(100);  // between two tries to reach a lost agent
 inline constexpr const char* kMayStillBeDone =
     "dtrainctl status and dtrainctl nodes show which agents are missing: start them. It may still be carried out";
-inline constexpr auto kWatchPause = std::chrono::seconds(1);          // between two looks of -w
+inline constexpr auto kWatchPause = std::chrono::seconds(1);  // between two looks of -w
 
 struct Globals {
   AgentAddress agent{"/run/dtrain/control.sock", ""};
   Format format = Format::table;
   std::optional<Duration> timeout;
-  bool color = true;   // still only on a terminal
+  bool color = true;  // still only on a terminal
 };
 
 class Session {
@@ -53,8 +53,7 @@ class Session {
     return ask_by<Reply>(type, request, expected, answer_deadline());
   }
   template <class Reply, class Request>
-  Outcome<Reply> ask_by(wire::MessageType type, const Request& request, wire::MessageType expected,
-                        Deadline deadline) const {
+  Outcome<Reply> ask_by(wire::MessageType type, const Request& request, wire::MessageType expected, Deadline deadline) const {
     auto connection = Connection::open(globals.agent, deadline);
     if (!connection) return failed(connection.error());
     return connection->call<Reply>(type, request, expected, deadline);

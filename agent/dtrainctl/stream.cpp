@@ -5,7 +5,7 @@
 namespace dtrain::ctl {
 namespace {
 
-constexpr auto kConnectTime = std::chrono::seconds(1);   // for one attempt: an agent with a full backlog must not delay a ^C
+constexpr auto kConnectTime = std::chrono::seconds(1);  // for one attempt: an agent with a full backlog must not delay a ^C
 
 }  // namespace
 
@@ -42,7 +42,7 @@ Outcome<std::vector<wire::Message>> Stream::turn() {
       connection_.reset();
       answer_by_ = kNoDeadline;
       retry_at_ = Clock::now() + kReconnectPause;
-      return messages;   // messages before the end count
+      return messages;  // messages before the end count
     }
     if (!*message) {
       if (messages.empty() && Clock::now() >= answer_by_) return failed(no_answer());
@@ -53,9 +53,7 @@ Outcome<std::vector<wire::Message>> Stream::turn() {
   }
 }
 
-pollfd Stream::poll_request() const {
-  return connection_ && !finished_ ? connection_->poll_request() : pollfd{-1, 0, 0};
-}
+pollfd Stream::poll_request() const { return connection_ && !finished_ ? connection_->poll_request() : pollfd{-1, 0, 0}; }
 
 void Stream::finish() {
   finished_ = true;
@@ -71,7 +69,7 @@ void wait_for(const std::vector<const Stream*>& streams, std::vector<pollfd>& mo
     deadline = std::min(deadline, stream->retry_at());
   }
   if (::poll(all.data(), all.size(), poll_timeout(deadline)) < 0)
-    for (pollfd& p : all) p.revents = 0;   // a signal: the caller looks around and calls again
+    for (pollfd& p : all) p.revents = 0;  // a signal: the caller looks around and calls again
   for (std::size_t i = 0; i < more.size(); ++i) more[i].revents = all[i].revents;
 }
 

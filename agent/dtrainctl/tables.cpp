@@ -32,9 +32,7 @@ std::string labels_text(const std::map<std::string, std::string>& labels) {
   return out;
 }
 
-std::string cpus_pair(const wire::CpusView& cpus) {
-  return job::format_cpus(cpus.free_millis) + "/" + job::format_cpus(cpus.total_millis);
-}
+std::string cpus_pair(const wire::CpusView& cpus) { return job::format_cpus(cpus.free_millis) + "/" + job::format_cpus(cpus.total_millis); }
 
 // "Key:          value"; nothing if there is no value.
 std::string field(const std::string& key, const std::string& value) {
@@ -56,8 +54,7 @@ std::string indented(const std::string& text, const std::string& by) {
 
 // Quoted for a shell, so that it can be pasted.
 std::string quoted(const std::string& word) {
-  static constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  static constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -77,9 +74,8 @@ std::string end_text(const wire::TaskView& task) {
 }
 
 std::string fault_text(const wire::FaultView& fault) {
-  std::string out = field("First fault", fault.task + " on " + fault.node + " at " + fault.time + ": " + fault.cause +
-                          " (generation " + std::to_string(fault.generation) + ", attempt " +
-                          std::to_string(fault.attempt) + ")");
+  std::string out = field("First fault", fault.task + " on " + fault.node + " at " + fault.time + ": " + fault.cause + " (generation " +
+                                             std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
   std::size_t start = 0;
   const std::string& tail = fault.stderr_tail;
   while (start < tail.size()) {
@@ -114,9 +110,8 @@ std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& lay
                {"LABELS", 8, true, false, false, true},
                {"REASON", 9, true}});
   for (const wire::JobView& job : jobs)
-    table.add({job.name, job.state, job.framework, ready_text(job), std::to_string(job.restarts),
-               std::to_string(job.generation), age_text(job.age_s), roles_text(job), job.user, labels_text(job.labels),
-               job.reason});
+    table.add({job.name, job.state, job.framework, ready_text(job), std::to_string(job.restarts), std::to_string(job.generation),
+               age_text(job.age_s), roles_text(job), job.user, labels_text(job.labels), job.reason});
   return table.render(layout);
 }
 
@@ -133,9 +128,8 @@ std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& 
                {"REASON", 8, true, false, false, true},
                {"STATUS", 9, true}});
   for (const wire::TaskView& task : tasks)
-    table.add({task.task, task.state, task.node, task.pid != 0 ? std::to_string(task.pid) : "", task.address,
-               std::to_string(task.attempt), end_text(task), joined(task.gpus, ","), task.started_at.value_or(""),
-               task.reason, task.status});
+    table.add({task.task, task.state, task.node, task.pid != 0 ? std::to_string(task.pid) : "", task.address, std::to_string(task.attempt),
+               end_text(task), joined(task.gpus, ","), task.started_at.value_or(""), task.reason, task.status});
   return table.render(layout);
 }
 
@@ -158,13 +152,13 @@ std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& 
                {"VERSION", 9, false, false, false, true},
                {"KEY", 10, false, false, false, true}});
   for (const wire::NodeView& node : nodes)
-    table.add({node.name, node.state, node.role, node.address,
-               std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total), cpus_pair(node.cpus),
-               bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
-               node.drained ? "drained" : !node.unfit.empty() ? "no: " + node.unfit : node.schedulable ? "yes" : "no",
-               std::to_string(node.incarnation), node.id,
-               labels_text(node.labels),
-               node.version, node.key_print});
+    table.add({node.name, node.state, node.role, node.address, std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total),
+               cpus_pair(node.cpus), bytes_text(node.memory.free_bytes) + "/" + bytes_text(node.memory.total_bytes),
+               node.drained          ? "drained"
+               : !node.unfit.empty() ? "no: " + node.unfit
+               : node.schedulable    ? "yes"
+                                     : "no",
+               std::to_string(node.incarnation), node.id, labels_text(node.labels), node.version, node.key_print});
   return table.render(layout);
 }
 
@@ -179,27 +173,36 @@ std::string drain_text(const wire::DrainView& drain) {
 }
 
 std::string node_text(const wire::NodeView& node, const Layout& layout) {
-  std::string out = field("Name", node.name) + field("Id", node.id) + field("Address", node.address) +
-                    field("State", node.state) + field("Role", node.role) +
-                    field("Incarnation", std::to_string(node.incarnation)) +
-                    field("Schedulable", node.schedulable ? "yes" : node.unfit.empty() ? "no" : "no: " + node.unfit) +
-                    (node.drained ? drain_text(*node.drained) : "") +
-                    field("CPUs", cpus_pair(node.cpus) + " free") +
-                    field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) +
-                          " free") +
+  std::string out = field("Name", node.name) + field("Id", node.id) + field("Address", node.address) + field("State", node.state) +
+                    field("Role", node.role) + field("Incarnation", std::to_string(node.incarnation)) +
+                    field("Schedulable", node.schedulable     ? "yes"
+                                         : node.unfit.empty() ? "no"
+                                                              : "no: " + node.unfit) +
+                    (node.drained ? drain_text(*node.drained) : "") + field("CPUs", cpus_pair(node.cpus) + " free") +
+                    field("Memory", bytes_text(node.memory.free_bytes) + " of " + bytes_text(node.memory.total_bytes) + " free") +
                     field("GPUs", std::to_string(node.gpus.free) + "/" + std::to_string(node.gpus.total) + " free") +
-                    field("Labels", labels_text(node.labels)) + field("Task address", node.task_address) +
-                    field("Version", node.version) + field("Boot", node.boot_id) +
-                    field("Life", node.life != 0 ? std::to_string(node.life) : "") + field("Key", node.key_print);
+                    field("Labels", labels_text(node.labels)) + field("Task address", node.task_address) + field("Version", node.version) +
+                    field("Boot", node.boot_id) + field("Life", node.life != 0 ? std::to_string(node.life) : "") +
+                    field("Key", node.key_print);
   if (node.gpus.devices.empty()) return out;
-  Table table({{"INDEX", 0, false, true}, {"PCI"}, {"VENDOR", 3}, {"MODEL", 1, true}, {"MEMORY", 2, false, true},
-               {"NUMA", 4, false, true}, {"LINKS", 6, false, true}, {"NICS", 7, true}, {"HEALTHY", 0, true},
+  Table table({{"INDEX", 0, false, true},
+               {"PCI"},
+               {"VENDOR", 3},
+               {"MODEL", 1, true},
+               {"MEMORY", 2, false, true},
+               {"NUMA", 4, false, true},
+               {"LINKS", 6, false, true},
+               {"NICS", 7, true},
+               {"HEALTHY", 0, true},
                {"UUID", 5, false, false, false, true}});
   for (const wire::GpuView& gpu : node.gpus.devices)
     table.add({std::to_string(gpu.index), gpu.pci, gpu.vendor, gpu.model + (gpu.pretended ? " (pretended)" : ""),
-               bytes_text(gpu.memory_bytes), gpu.numa < 0 ? "" : std::to_string(gpu.numa),
-               gpu.group < 0 ? "" : std::to_string(gpu.group), joined(gpu.nics, ","),
-               gpu.healthy ? "yes" : gpu.reason.empty() ? "no" : "no: " + gpu.reason, gpu.uuid});
+               bytes_text(gpu.memory_bytes), gpu.numa < 0 ? "" : std::to_string(gpu.numa), gpu.group < 0 ? "" : std::to_string(gpu.group),
+               joined(gpu.nics, ","),
+               gpu.healthy          ? "yes"
+               : gpu.reason.empty() ? "no"
+                                    : "no: " + gpu.reason,
+               gpu.uuid});
   return out + indented(table.render(inside(layout, 2)), "  ");
 }
 
@@ -224,8 +227,7 @@ std::string checkpoints_table(const std::vector<wire::CheckpointView>& checkpoin
                {"DIGEST", 6, false, false, false, true},
                {"DEFECT", 5, true}});
   for (const wire::CheckpointView& c : checkpoints)
-    table.add({std::to_string(c.step), c.state, std::to_string(c.generation), bytes_text(c.bytes), c.time, c.path,
-               c.digest, c.defect});
+    table.add({std::to_string(c.step), c.state, std::to_string(c.generation), bytes_text(c.bytes), c.time, c.path, c.digest, c.defect});
   return table.render(layout);
 }
 
@@ -243,8 +245,7 @@ std::string drops_text(const wire::MembershipView& membership) {
 
 std::string status_text(const wire::StatusView& status) {
   std::string jobs;
-  for (const auto& [state, count] : status.jobs)
-    jobs += (jobs.empty() ? "" : ", ") + std::to_string(count) + " " + state;
+  for (const auto& [state, count] : status.jobs) jobs += (jobs.empty() ? "" : ", ") + std::to_string(count) + " " + state;
   const auto& n = status.nodes;
   std::string nodes = std::to_string(n.alive) + " alive";
   if (n.suspect != 0) nodes += ", " + std::to_string(n.suspect) + " suspect";
@@ -261,13 +262,11 @@ std::string status_text(const wire::StatusView& status) {
            drops_text(status.membership);
   if (!status.ledger) jobs = status.coordinator ? "ask " + status.coordinator->node : "not known here";
   return field("Cluster", status.cluster.name + " (" + status.cluster.id + ")") +
-         field("Coordinator", status.coordinator ? status.coordinator->node + " (epoch " +
-                               std::to_string(status.coordinator->epoch) + ")" : "none") +
-         field("Quorum", std::string(status.quorum.healthy ? "healthy" : "lost") + ", voters " +
-               joined(status.quorum.voters, " ")) +
-         (status.quorum.next.empty() ? "" : field("Next", status.quorum.next)) +
-         field("Nodes", nodes) + (drained.empty() ? "" : field("Drained", drained)) +
-         (unfit.empty() ? "" : field("Unfit", unfit)) +
+         field("Coordinator",
+               status.coordinator ? status.coordinator->node + " (epoch " + std::to_string(status.coordinator->epoch) + ")" : "none") +
+         field("Quorum", std::string(status.quorum.healthy ? "healthy" : "lost") + ", voters " + joined(status.quorum.voters, " ")) +
+         (status.quorum.next.empty() ? "" : field("Next", status.quorum.next)) + field("Nodes", nodes) +
+         (drained.empty() ? "" : field("Drained", drained)) + (unfit.empty() ? "" : field("Unfit", unfit)) +
          field("GPUs", std::to_string(status.gpus.free) + "/" + std::to_string(status.gpus.total) + " free") +
          field("Jobs", jobs.empty() ? "none" : jobs) + drops_text(status.membership);
 }
@@ -276,7 +275,9 @@ std::string recovery_warning(const wire::RecoveryView& view) {
   std::string out = "recover-quorum on " + printable(view.node) + ": its log, up to entry " + std::to_string(view.index) + " of term " +
                     std::to_string(view.term) + ", is the cluster's from now on (history " + std::to_string(view.history + 1) +
                     ").\n"
-                    "- What only the voters had that are not up (" + printable(joined(view.lost, " ")) + ") is lost.\n"
+                    "- What only the voters had that are not up (" +
+                    printable(joined(view.lost, " ")) +
+                    ") is lost.\n"
                     "- If a majority of the voters is alive somewhere else, there will be two clusters.\n"
                     "- The other members drop their logs and follow this one; tasks that it does not know end.\n"
                     "- Whoever does not answer is taken for lost: its tasks are begun elsewhere where that is safe.\n"
@@ -364,11 +365,10 @@ static std::string progress_text(const wire::ProgressView& p) {
 
 std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
   const wire::JobView& job = d.job;
-  return field("Name", job.name) + field("State", job.state) + field("Reason", job.reason) +
-         field("Waiting for", d.waiting_for) + field("Framework", job.framework) + field("Ready", roles_text(job)) +
-         field("Generation", std::to_string(job.generation)) + field("Restarts", std::to_string(job.restarts)) +
-         field("Progressing", progress_text(job.progressing)) + field("Age", age_text(job.age_s)) +
-         field("Duration", age_text(job.duration_s)) +
+  return field("Name", job.name) + field("State", job.state) + field("Reason", job.reason) + field("Waiting for", d.waiting_for) +
+         field("Framework", job.framework) + field("Ready", roles_text(job)) + field("Generation", std::to_string(job.generation)) +
+         field("Restarts", std::to_string(job.restarts)) + field("Progressing", progress_text(job.progressing)) +
+         field("Age", age_text(job.age_s)) + field("Duration", age_text(job.duration_s)) +
          (d.restored ? field("Restored", "step " + std::to_string(d.restored->step) + " from " + d.restored->path) : "") +
          (d.first_fault ? fault_text(*d.first_fault) : "") +
          (d.tasks.empty() ? "" : "Tasks:\n" + indented(tasks_table(d.tasks, inside(layout, 2)), "  "));
@@ -377,8 +377,8 @@ std::string job_summary(const wire::JobDescription& d, const Layout& layout) {
 static constexpr std::size_t kDigestDigits = 12;  // as in events
 
 std::string job_text(const wire::JobDescription& d, const Layout& layout) {
-  std::string out = field("Id", std::to_string(d.job.id)) + field("User", d.job.user) +
-                    field("Labels", labels_text(d.job.labels)) + job_summary(d, layout);
+  std::string out = field("Id", std::to_string(d.job.id)) + field("User", d.job.user) + field("Labels", labels_text(d.job.labels)) +
+                    job_summary(d, layout);
   if (!d.conditions.empty()) {
     Table table({{"STATE", 0, false, false, true}, {"STATUS"}, {"REACHED", 1}, {"AGO", 3, false, true}, {"REASON", 2, true}});
     for (const wire::ConditionView& c : d.conditions) table.add({c.type, c.status ? "now" : "passed", c.time, age_text(c.age_s), c.reason});

@@ -12,7 +12,7 @@ namespace dtrain::ctl {
 
 std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& layout);
 std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout);
-std::string left_text(const wire::DrainedJobView& job);   // for a job on a drained host: "digits (2 tasks): stays: ..."
+std::string left_text(const wire::DrainedJobView& job);  // for a job on a drained host: "digits (2 tasks): stays: ..."
 std::string nodes_table(const std::vector<wire::NodeView>& nodes, const Layout& layout);
 // The node's packages, NUMA nodes, cores and GPUs.
 std::string topology_text(const wire::NodeView& node);
@@ -25,8 +25,8 @@ std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks);
 // The worst findings first, each with its cure, and the number of each level.
 std::string findings_text(const std::vector<wire::Finding>& findings, const Layout& layout);
 std::string event_line(const wire::EventView& event);
-std::string job_summary(const wire::JobDescription& job, const Layout& layout);             // state and tasks
-std::string job_text(const wire::JobDescription& job, const Layout& layout);   // all of it
+std::string job_summary(const wire::JobDescription& job, const Layout& layout);  // state and tasks
+std::string job_text(const wire::JobDescription& job, const Layout& layout);     // all of it
 
 // "2/4": tasks that are ready (or have succeeded) of those wanted, over all roles.
 std::string ready_text(const wire::JobView& job);

@@ -19,8 +19,8 @@ namespace dtrain::ctl {
 namespace {
 
 // A mistake of the file as a whole, in the parser's form.
-Failure file_mistake(const std::string& file, const std::string& path, const std::string& message,
-                     const std::string& next, const char* code = "missing") {
+Failure file_mistake(const std::string& file, const std::string& path, const std::string& message, const std::string& next,
+                     const char* code = "missing") {
   job::FileError e;
   e.code = code;
   e.file = file;
@@ -32,10 +32,11 @@ Failure file_mistake(const std::string& file, const std::string& path, const std
 
 // Reads a little more than the limit, which the parser refuses. For a file the true size can be given.
 Outcome<std::string> read_text(int fd, const std::string& name) {
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && static_cast<std::size_t>(info.st_size) > limits::kJobFileBytes)
-    return failed(file_mistake(name, "", "the file has " + std::to_string(info.st_size) + " bytes; at most " +
-                               std::to_string(limits::kJobFileBytes) + " are read", "put data into the package", "limit"));
+    return failed(file_mistake(
+        name, "", "the file has " + std::to_string(info.st_size) + " bytes; at most " + std::to_string(limits::kJobFileBytes) + " are read",
+        "put data into the package", "limit"));
   std::string text;
   char buffer[64 << 10];
   while (text.size() <= limits::kJobFileBytes) {
@@ -48,22 +49,20 @@ Outcome<std::string> read_text(int fd, const std::string& name) {
   return text;
 }
 
-Outcome<void> send_file(Connection& connection, int fd, const std::string& digest, const std::string& path,
-                        const Session& session) {
+Outcome<void> send_file(Connection& connection, int fd, const std::string& digest, const std::string& path, const Session& session) {
   wire::PutBlobRequest chunk;
   chunk.digest = digest;
   while (!chunk.last) {
     chunk.bytes.resize(limits::kBlobChunkBytes);
     if (!read_into(fd, chunk.bytes))
       return failed(ErrorCode::io, "could not read packed package " + path + ": " + std::strerror(errno), "try again");
-    chunk.last = chunk.bytes.size() < limits::kBlobChunkBytes;   // an exact multiple ends with an empty chunk
+    chunk.last = chunk.bytes.size() < limits::kBlobChunkBytes;  // an exact multiple ends with an empty chunk
     if (chunk.last) {
-      auto stored = connection.call<wire::BlobReply>(wire::MessageType::put_blob, chunk, wire::MessageType::blob,
-                                                     session.answer_deadline());
+      auto stored =
+          connection.call<wire::BlobReply>(wire::MessageType::put_blob, chunk, wire::MessageType::blob, session.answer_deadline());
       if (!stored) return failed(stored.error());
     } else {
-      auto more = connection.call<wire::Empty>(wire::MessageType::put_blob, chunk, wire::MessageType::ok,
-                                               session.answer_deadline());
+      auto more = connection.call<wire::Empty>(wire::MessageType::put_blob, chunk, wire::MessageType::ok, session.answer_deadline());
       if (!more) return failed(more.error());
     }
     chunk.offset += chunk.bytes.size();
@@ -73,8 +72,8 @@ Outcome<void> send_file(Connection& connection, int fd, const std::string& diges
 
 }  // namespace
 
-Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name,
-                             const FileOptions& options, const std::string& base_dir) {
+Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name, const FileOptions& options,
+                             const std::string& base_dir) {
   job::ParseOptions parse;
   parse.file_name = name;
   parse.params = options.params;
@@ -88,12 +87,12 @@ Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std:
   std::error_code wrong;
   const std::filesystem::path directory = std::filesystem::path(base_dir) / parsed.package_path;
   if (!std::filesystem::is_directory(directory, wrong))
-    return failed(file_mistake(name, "spec.package", "could not read package " + directory.string() + ": " +
-                               (wrong ? wrong.message() : "not a directory"),
+    return failed(file_mistake(name, "spec.package",
+                               "could not read package " + directory.string() + ": " + (wrong ? wrong.message() : "not a directory"),
                                "give a directory, relative to the job file"));
   if (::access(directory.c_str(), R_OK | X_OK) != 0)
-    return failed(file_mistake(name, "spec.package", "could not read package " + directory.string() + ": " +
-                               std::strerror(errno), "make it readable for you"));
+    return failed(file_mistake(name, "spec.package", "could not read package " + directory.string() + ": " + std::strerror(errno),
+                               "make it readable for you"));
   job.package_dir = directory.string();
   return job;
 }
@@ -127,16 +126,14 @@ Outcome<Upload> upload_package(Session& session, const std::string& directory) {
     ~Remove() { ::unlink(path.c_str()); }
   } remove{packed->path};
   UniqueFd file(::open(packed->path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file)
-    return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
+  if (!file) return failed(ErrorCode::io, "could not open packed package " + packed->path + ": " + std::strerror(errno), "try again");
   auto connection = session.connect_to_restarting(session.answer_deadline());
   if (!connection) return failed(connection.error());
-  auto known = connection->call<wire::BlobReply>(wire::MessageType::has_blob, wire::BlobRequest{packed->digest},
-                                                 wire::MessageType::blob, session.answer_deadline());
+  auto known = connection->call<wire::BlobReply>(wire::MessageType::has_blob, wire::BlobRequest{packed->digest}, wire::MessageType::blob,
+                                                 session.answer_deadline());
   if (!known) return failed(known.error());
   if (!known->present)
-    if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent)
-      return failed(sent.error());
+    if (auto sent = send_file(*connection, file.get(), packed->digest, packed->path, session); !sent) return failed(sent.error());
   return Upload{packed->digest, packed->content, !known->present};
 }
 

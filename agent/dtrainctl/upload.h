@@ -16,12 +16,12 @@ struct LoadedJob {
 };
 Outcome<LoadedJob> load_job(Session& session, const FileOptions& options);
 // The same for a generated text. `name` is used in messages.
-Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name,
-                             const FileOptions& options, const std::string& base_dir);
+Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name, const FileOptions& options,
+                             const std::string& base_dir);
 
 struct Upload {
   std::string digest, content;  // as PackedFile's
-  bool sent = false;  // the agent lacked it, or did not know that this user has it
+  bool sent = false;            // the agent lacked it, or did not know that this user has it
 };
 // Packs the directory and sends it unless the agent has it already, from this user.
 Outcome<Upload> upload_package(Session& session, const std::string& directory);

@@ -35,7 +35,7 @@ int watch_screen(Session& session, const std::function<int(Session&)>& look) {
       }
       before = text.str();
     }
-    if (!session.io.out) return kJobFailed;   // nobody reads the output any more
+    if (!session.io.out) return kJobFailed;  // nobody reads the output any more
     std::this_thread::sleep_for(kWatchPause);
   }
 }

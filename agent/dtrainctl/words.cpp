@@ -72,10 +72,8 @@ std::string printable(std::string_view text) {
     const std::size_t length = sequence_length(text);
     const auto first = static_cast<unsigned char>(text.front());
     const bool control = first < 0x20 || first == 0x7f || steering_bytes(text) > 0;
-    if (length == 0 || control)
-      out.push_back('?');
-    else
-      out.append(text.substr(0, length));
+    if (length == 0 || control) out.push_back('?');
+    else out.append(text.substr(0, length));
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return out;

@@ -10,9 +10,9 @@
 
 namespace dtrain::ctl {
 
-std::string age_text(std::int64_t seconds);             // at most two units: "45s", "3m12s", "5h", "2d4h"
-std::string bytes_text(std::uint64_t bytes);            // "512 MiB"
-int signal_number(std::string_view name);               // of "SIGKILL"; 0: no such signal
+std::string age_text(std::int64_t seconds);                        // at most two units: "45s", "3m12s", "5h", "2d4h"
+std::string bytes_text(std::uint64_t bytes);                       // "512 MiB"
+int signal_number(std::string_view name);                          // of "SIGKILL"; 0: no such signal
 std::string exit_text(const std::optional<wire::ExitView>& exit);  // "", "0", "3", "SIGKILL", "SIGKILL (out of memory)"
 
 // Makes others' text (a task's STATUS, a job's reason) safe for a terminal: control characters and bytes that are no

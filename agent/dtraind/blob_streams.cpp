@@ -77,10 +77,8 @@ void BlobStreams::read(node::ConnectionId connection, Stream& stream) {
     if (!source->file) {
       const auto there = blobs_.has(source->digest);  // which also counts as a use
       if (there && *there) source->file = UniqueFd(::open(blobs_.path_of(source->digest).c_str(), O_RDONLY | O_CLOEXEC));
-      if (!there)
-        piece = fail(there.error());
-      else if (!source->file)
-        piece = fail(ErrorCode::not_found, "package " + source->digest.substr(0, 12) + " is not on this host");
+      if (!there) piece = fail(there.error());
+      else if (!source->file) piece = fail(ErrorCode::not_found, "package " + source->digest.substr(0, 12) + " is not on this host");
     }
     if (source->file) piece = read_piece(source->file.get(), source->digest, offset, chunks * proc::kStreamChunkBytes);
     return [this, connection, source, piece = std::move(piece)] {
@@ -104,10 +102,8 @@ void BlobStreams::read(node::ConnectionId connection, Stream& stream) {
         const bool last = piece->last && at == bytes.size();
         outlet_.send(connection, wire::make_message(wire::MessageType::blob_chunk, request, chunk, last));
       } while (at < bytes.size());
-      if (piece->last)
-        streams_.erase(found);
-      else
-        read(connection, now);
+      if (piece->last) streams_.erase(found);
+      else read(connection, now);
     };
   });
 }

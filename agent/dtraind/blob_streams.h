@@ -21,8 +21,7 @@ inline constexpr std::size_t kChunksPerRead = 4;  // of proc::kStreamChunkBytes:
 class BlobStreams {
  public:
   using Post = std::function<void(store::DiskWorker::Work)>;  // posts bulk work to the disk worker, which owns the blobs
-  BlobStreams(const store::BlobStore& blobs, proc::Outlet& outlet, Post post)
-      : blobs_(blobs), outlet_(outlet), post_(std::move(post)) {}
+  BlobStreams(const store::BlobStore& blobs, proc::Outlet& outlet, Post post) : blobs_(blobs), outlet_(outlet), post_(std::move(post)) {}
 
   // A connection may have one stream: a further one is refused. So there are at most as many as relayed connections
   // (node::kRelaysAccepted).

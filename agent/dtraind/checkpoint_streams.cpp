@@ -70,10 +70,8 @@ void CheckpointStreams::read(node::ConnectionId connection, Stream& stream) {
       Status there;
       if (!source->opened) {
         auto opened = open_source(source->info);
-        if (opened)
-          source->opened.emplace(std::move(*opened));
-        else
-          there = fail(opened.error());
+        if (opened) source->opened.emplace(std::move(*opened));
+        else there = fail(opened.error());
       }
       bytes = there ? source->opened->read(offset, chunks * proc::kStreamChunkBytes) : Result<std::string>(fail(there.error()));
     }
@@ -102,10 +100,8 @@ void CheckpointStreams::read(node::ConnectionId connection, Stream& stream) {
         last = now.offset >= source->opened->size();
         outlet_.send(connection, wire::make_message(wire::MessageType::blob_chunk, request, chunk, last));
       } while (at < all.size());
-      if (last)
-        streams_.erase(found);
-      else
-        read(connection, now);
+      if (last) streams_.erase(found);
+      else read(connection, now);
     };
   });
 }
@@ -125,10 +121,8 @@ void CheckpointStreams::write(node::WriteCheckpoint piece, std::function<void()>
       if (!rights) result = fail(rights.error());
       if (result && !target->opened) {
         auto begun = store::CheckpointTarget::begin(*shared, options_);
-        if (begun)
-          target->opened = std::move(*begun);
-        else
-          result = fail(begun.error());
+        if (begun) target->opened = std::move(*begun);
+        else result = fail(begun.error());
       }
       if (result) result = target->opened->write(shared->bytes);
       target->failed = !result;
@@ -136,10 +130,8 @@ void CheckpointStreams::write(node::WriteCheckpoint piece, std::function<void()>
     return [this, target, shared, taken, failed, result] {
       taken();
       if (failed) return;
-      if (!result)
-        tell_(node::CheckpointWritten{shared->writer, result});
-      else if (shared->last)
-        finish(shared->writer, target);
+      if (!result) tell_(node::CheckpointWritten{shared->writer, result});
+      else if (shared->last) finish(shared->writer, target);
     };
   });
 }

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "agent/dtraind/relays.h"
+#include "agent/dtraind/relay_streams.h"
 #include "agent/proc/outlet.h"
 #include "agent/store/checkpoint_copy.h"
 #include "agent/store/disk_worker.h"

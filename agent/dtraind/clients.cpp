@@ -21,15 +21,14 @@ std::map<net::CurveKey, std::string> users_of(const Config& config) {
 
 Status Daemon::open_door() {
   reload_door();
-  return add_source(-1, [this] { return door_ ? door_->deadline() : door_due_; }, [this] { serve_door(); });
+  return add_source(
+      -1, [this] { return door_ ? door_->deadline() : door_due_; }, [this] { serve_door(); });
 }
 
 void Daemon::serve_door() {
   const Instant now = loop_->now().boot;
-  if (door_)
-    door_->dispatch(now);
-  else if (door_due_ <= now)
-    try_door();
+  if (door_) door_->dispatch(now);
+  else if (door_due_ <= now) try_door();
 }
 
 // To be called after the configuration or the key was read again.

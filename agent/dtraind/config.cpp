@@ -7,8 +7,8 @@
 
 #include "agent/host/address.h"
 #include "agent/host/facts.h"
-#include "agent/host/resolver.h"
 #include "agent/host/pci_address.h"
+#include "agent/host/resolver.h"
 #include "agent/store/file.h"
 #include "common/base/limits.h"
 #include "common/job/manifest_input.h"
@@ -19,17 +19,17 @@
 namespace dtrain::daemon {
 namespace {
 
-using job::MapReader;
-using job::Report;
-using job::YamlNode;
+using job::FileErrors;
 using job::in_quotes;
+using job::MapReader;
+using job::YamlNode;
 
-constexpr std::uint32_t kMostGpus = 64;  // pretended ones; they must fit into a node's facts
+constexpr std::uint32_t kMostGpus = 64;           // pretended ones; they must fit into a node's facts
 constexpr std::size_t kMostDevices = 64;          // each is a rule of every task's device filter
 constexpr std::size_t kMostLabels = 64;           // of a node; the same
 constexpr std::size_t kMostLabelBytes = 4 << 10;  // of their names and values together
 constexpr std::size_t kMostClientKeys = 1024;
-constexpr std::size_t kShownOfKey = 16;           // a whole wrong key may be a secret in the wrong place
+constexpr std::size_t kShownOfKey = 16;  // a whole wrong key may be a secret in the wrong place
 constexpr std::uint32_t kMostNodes = 10'000;
 constexpr std::uint32_t kMostLogFiles = 1000;
 constexpr std::uint16_t kFewestTaskPorts = 16;
@@ -167,7 +167,7 @@ void optional_of(MapReader& map, const char* key, std::optional<T>& out, Result<
 
 // Calls `read` on the section if it exists. An empty one ("tasks:") counts as missing.
 template <class Read>
-void section(MapReader& parent, const char* key, Report& report, Read read) {
+void section(MapReader& parent, const char* key, FileErrors& report, Read read) {
   const YamlNode* node = parent.node(key);
   if (!node || node->kind == YamlNode::Kind::null) return;
   MapReader map(*node, parent.path(key), report);
@@ -175,17 +175,15 @@ void section(MapReader& parent, const char* key, Report& report, Read read) {
   map.done();
 }
 
-void at_least(MapReader& map, const char* key, Duration least, Duration& out, Report& report) {
+void at_least(MapReader& map, const char* key, Duration least, Duration& out, FileErrors& report) {
   Duration value = out;
   if (!map.duration(key, value)) return;
-  if (value >= least)
-    out = value;
-  else
-    report.add("out-of-range", map.path(key), "must be at least 100ms");
+  if (value >= least) out = value;
+  else report.add("out-of-range", map.path(key), "must be at least 100ms");
 }
 
 // `map`: the section node.
-void check_labels(const MapReader& map, const std::map<std::string, std::string>& labels, Report& report) {
+void check_labels(const MapReader& map, const std::map<std::string, std::string>& labels, FileErrors& report) {
   std::size_t bytes = 0;
   for (const auto& [name, value] : labels) {
     bytes += name.size() + value.size();
@@ -197,12 +195,12 @@ void check_labels(const MapReader& map, const std::map<std::string, std::string>
     report.add("limit", map.path("labels"),
                "must be at most " + std::to_string(kMostLabels) + " labels, not " + std::to_string(labels.size()));
   if (bytes > kMostLabelBytes)
-    report.add("limit", map.path("labels"),
-               "must have at most " + std::to_string(kMostLabelBytes) + " bytes of names and values together, not " +
-                   std::to_string(bytes));
+    report.add(
+        "limit", map.path("labels"),
+        "must have at most " + std::to_string(kMostLabelBytes) + " bytes of names and values together, not " + std::to_string(bytes));
 }
 
-void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
+void read_cluster_and_node(MapReader& root, Config& c, FileErrors& report) {
   section(root, "cluster", report, [&](MapReader& map) {
     if (map.text("name", c.cluster.name) && !host::is_node_name(c.cluster.name))
       report.add("out-of-range", map.path("name"), "must be lower-case letters, digits and inner dashes, not " + in_quotes(c.cluster.name));
@@ -217,7 +215,7 @@ void read_cluster_and_node(MapReader& root, Config& c, Report& report) {
   });
 }
 
-void read_network(MapReader& root, Config& c, Report& report) {
+void read_network(MapReader& root, Config& c, FileErrors& report) {
   section(root, "network", report, [&](MapReader& map) {
     c.network.listen_given = map.parsed("listen", c.network.listen, parse_listen);
     map.text("advertise", c.network.advertise);
@@ -231,7 +229,7 @@ void read_network(MapReader& root, Config& c, Report& report) {
   });
 }
 
-void read_paths_and_resources(MapReader& root, Config& c, Report& report) {
+void read_paths_and_resources(MapReader& root, Config& c, FileErrors& report) {
   section(root, "paths", report, [&](MapReader& map) {
     c.paths.data_given = map.parsed("data", c.paths.data, parse_absolute);
     c.paths.run_given = map.parsed("run", c.paths.run, parse_absolute);
@@ -253,7 +251,7 @@ void read_paths_and_resources(MapReader& root, Config& c, Report& report) {
   });
 }
 
-void read_tasks(MapReader& root, Config& c, Report& report) {
+void read_tasks(MapReader& root, Config& c, FileErrors& report) {
   c.tasks.ulimits = {{"nofile", 1048576}, {"memlock", RLIM_INFINITY}, {"core", 0}};
   section(root, "tasks", report, [&](MapReader& map) {
     map.parsed("launch", c.tasks.launch, parse_launch);
@@ -282,7 +280,7 @@ void read_tasks(MapReader& root, Config& c, Report& report) {
   });
 }
 
-void read_timing(MapReader& root, Config& c, Report& report) {
+void read_timing(MapReader& root, Config& c, FileErrors& report) {
   section(root, "healthCheck", report, [&](MapReader& map) {
     map.texts("command", c.health_check.command);
     at_least(map, "every", kShortestTiming, c.health_check.every, report);
@@ -297,7 +295,7 @@ void read_timing(MapReader& root, Config& c, Report& report) {
   });
 }
 
-void read_access_keys(MapReader& access, Config& c, Report& report) {
+void read_access_keys(MapReader& access, Config& c, FileErrors& report) {
   std::map<std::string, std::string> keys;
   access.text_map("keys", keys);
   const std::string path = access.path("keys");
@@ -306,24 +304,22 @@ void read_access_keys(MapReader& access, Config& c, Report& report) {
   for (const auto& [text, user] : keys) {
     const auto key = wire::parse_key(text);
     if (!key)
-      report.add("out-of-range", path, "must be public keys of 64 hexadecimal digits, as dtrainctl keygen --client prints them, not " +
-                                           in_quotes(text.substr(0, kShownOfKey)));
-    else if (user.empty())
-      report.add("out-of-range", job::join_path(path, text), "must be the name of a user of this host");
+      report.add("out-of-range", path,
+                 "must be public keys of 64 hexadecimal digits, as dtrainctl keygen --client prints them, not " +
+                     in_quotes(text.substr(0, kShownOfKey)));
+    else if (user.empty()) report.add("out-of-range", job::join_path(path, text), "must be the name of a user of this host");
     else if (!c.client_keys.emplace(wire::key_text(*key), user).second)
       report.add("out-of-range", job::join_path(path, text), "must be there once, not also in other case");
   }
 }
 
-void read_rest(MapReader& root, Config& c, Report& report) {
+void read_rest(MapReader& root, Config& c, FileErrors& report) {
   section(root, "access", report, [&](MapReader& map) {
     std::map<std::string, std::string> users;
     map.text_map("users", users);
     for (const auto& [user, word] : users) {
-      if (const auto role = parse_role(word))
-        c.access.users[user] = *role;
-      else
-        report.add("out-of-range", job::join_path(map.path("users"), user), role.error().message);
+      if (const auto role = parse_role(word)) c.access.users[user] = *role;
+      else report.add("out-of-range", job::join_path(map.path("users"), user), role.error().message);
     }
     map.parsed("default", c.access.fallback, parse_role);
     read_access_keys(map, c, report);
@@ -387,7 +383,7 @@ void expand_lists(YamlNode& root) {
   }
 }
 
-void place_all(const YamlNode& node, const std::string& path, Report& report) {
+void place_all(const YamlNode& node, const std::string& path, FileErrors& report) {
   for (const auto& entry : node.entries) {
     const std::string at = job::join_path(path, entry.key);
     report.place(at, entry.value.from_option ? 0 : entry.line);
@@ -396,8 +392,7 @@ void place_all(const YamlNode& node, const std::string& path, Report& report) {
 }
 
 // Keys that are read and checked, so that a file for a whole cluster is accepted, but have no effect in this version.
-constexpr const char* kWithoutEffect[] = {
-    "timing.stopAfter", "http", "node.council"};
+constexpr const char* kWithoutEffect[] = {"timing.stopAfter", "http", "node.council"};
 
 // True if the file has no content but comments.
 bool only_comments(std::string_view text) {
@@ -414,7 +409,7 @@ bool only_comments(std::string_view text) {
 
 LoadedConfig read_config(const std::string& text, const std::string& file_name, const Sets& sets) {
   LoadedConfig loaded;
-  Report report(file_name);
+  FileErrors report(file_name);
   YamlNode root;
   if (!only_comments(text)) {
     auto tree = job::parse_yaml(text);

@@ -27,26 +27,26 @@ using node::Role;
 struct PortRange {
   std::uint16_t first = 20000, last = 29999;
 };
-struct FreeSpace {             // "5%" or "10Gi"
+struct FreeSpace {  // "5%" or "10Gi"
   std::uint32_t percent = 5;
-  std::uint64_t bytes = 0;     // if not 0, used instead of percent
+  std::uint64_t bytes = 0;  // if not 0, used instead of percent
 };
 
 struct Config {
   struct {
     std::string name = "dtrain";
     bool found = false;
-    std::uint32_t expect = 0;               // 0: not given
+    std::uint32_t expect = 0;  // 0: not given
   } cluster;
   struct {
-    std::string name;                       // "": the host's name
+    std::string name;  // "": the host's name
     std::map<std::string, std::string> labels;
     bool council_never = false;
   } node;
   struct {
     std::string listen = "0.0.0.0:7400";
     bool listen_given = false;
-    std::string advertise, task_address;    // "": chosen (agent/host/address.h)
+    std::string advertise, task_address;  // "": chosen (agent/host/address.h)
     PortRange task_ports;
     std::vector<std::string> join;
     std::string key_file = kDefaultKeyFile;
@@ -57,18 +57,18 @@ struct Config {
     bool data_given = false, run_given = false;
   } paths;
   struct {
-    std::optional<std::uint32_t> gpus;      // number of pretended GPUs; unset: the real ones
+    std::optional<std::uint32_t> gpus;  // number of pretended GPUs; unset: the real ones
     std::string topology;
     std::vector<std::string> exclude_gpus;
     std::optional<std::uint64_t> reserve_cpu_millis, reserve_memory;
   } resources;
   struct {
     Launch launch = Launch::automatic;
-    std::string cgroup;                     // "": the agent's own
-    bool cpu_binding = true;                // tasks that ask for whole CPUs get CPUs of their own
+    std::string cgroup;       // "": the agent's own
+    bool cpu_binding = true;  // tasks that ask for whole CPUs get CPUs of their own
     bool allow_root = false;
     std::vector<std::string> pass_env;
-    std::vector<std::string> devices;       // devices that all tasks may open, besides those that training is known to need
+    std::vector<std::string> devices;              // devices that all tasks may open, besides those that training is known to need
     std::map<std::string, std::uint64_t> ulimits;  // filled with the defaults by load_config
     std::uint64_t log_file_bytes = 64ull << 20;
     std::uint32_t log_files = 8;
@@ -89,7 +89,7 @@ struct Config {
     std::uint64_t package_cache = 20ull << 30;
     FreeSpace min_free;
   } storage;
-  std::string http;                         // "": off
+  std::string http;  // "": off
   LogLevel log_level = LogLevel::info;
   std::vector<std::string> without_effect;  // keys that were given but have no effect in this version
   bool dev = false;
@@ -100,7 +100,7 @@ using Sets = std::vector<std::pair<std::string, std::string>>;
 
 struct LoadedConfig {
   Config config;
-  std::vector<job::FileError> errors;       // empty: config is valid
+  std::vector<job::FileError> errors;  // empty: config is valid
 };
 
 // `text`: content of the file; "" when there is none. Reports all mistakes at once.

@@ -37,10 +37,8 @@ void Daemon::ClientSink::send_encoded(node::ConnectionId client, const std::stri
 void Daemon::ClientSink::close(node::ConnectionId client) { d.control_->close(client); }
 
 void Daemon::ClientSink::hold(node::ConnectionId client, bool hold) {
-  if (hold)
-    d.control_->pause(client);
-  else
-    d.control_->resume(client);
+  if (hold) d.control_->pause(client);
+  else d.control_->resume(client);
 }
 
 void Daemon::answer_error(node::ConnectionId connection, std::uint64_t request, const Error& error) {

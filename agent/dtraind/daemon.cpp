@@ -21,7 +21,11 @@ Failure os_failure(const Error& error) { return Failure{EX_OSERR, error}; }
 }  // namespace
 
 Daemon::Daemon(Config config, Prepared prepared, LogSink& log, std::string version)
-    : config_(std::move(config)), prepared_(std::move(prepared)), log_(log), version_(std::move(version)), housekeeping_(log),
+    : config_(std::move(config)),
+      prepared_(std::move(prepared)),
+      log_(log),
+      version_(std::move(version)),
+      housekeeping_(log),
       reserve_(prepared_.layout.reserve()) {
   if (prepared_.gpu_watch) device_root_ = prepared_.gpu_watch->root;
 }
@@ -67,26 +71,28 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
   auto logs = proc::LogStreams::open(prepared_.layout.tasks());
   if (!logs) return tl::unexpected(os_failure(logs.error()));
   logs_ = std::make_unique<proc::LogStreams>(std::move(*logs));
-  blob_streams_ = std::make_unique<BlobStreams>(*prepared_.blobs, sinks_,
-                                                [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); });
+  blob_streams_ =
+      std::make_unique<BlobStreams>(*prepared_.blobs, sinks_, [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); });
   const store::CopyOwner copies{prepared_.state.node, prepared_.state.life};
   checkpoint_streams_ = std::make_unique<CheckpointStreams>(
-      sinks_, [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); },
-      [this](node::Event event) { queue(std::move(event)); },
+      sinks_, [this](store::DiskWorker::Work work) { post_bulk(std::move(work)); }, [this](node::Event event) { queue(std::move(event)); },
       store::CopyOptions{copies, {config_.storage.min_free.percent, config_.storage.min_free.bytes}});
   auto execs = proc::ExecSessions::open();
   if (!execs) return tl::unexpected(os_failure(execs.error()));
   execs_ = std::make_unique<proc::ExecSessions>(std::move(*execs));
 
-  committer_ = std::make_unique<store::Committer>(*prepared_.store, *worker_, log_, [this](std::uint64_t ticket, const Status& result) {
-    if (result) return queue(node::Persisted{ticket});
-    if (!storage_failed_)
-      if (const auto noted = store::note_disk_failure(prepared_.layout.run, prepared_.boot_id); !noted)
-        log_.write(LogLevel::error, "disk.not-noted",
-                   {{"error", noted.error().text()}, {"next", "reboot the machine before the agent starts again"}});
-    storage_failed_ = result.error();
-    queue(node::PersistFailed{ticket, result.error()});
-  }, &reserve_);
+  committer_ = std::make_unique<store::Committer>(
+      *prepared_.store, *worker_, log_,
+      [this](std::uint64_t ticket, const Status& result) {
+        if (result) return queue(node::Persisted{ticket});
+        if (!storage_failed_)
+          if (const auto noted = store::note_disk_failure(prepared_.layout.run, prepared_.boot_id); !noted)
+            log_.write(LogLevel::error, "disk.not-noted",
+                       {{"error", noted.error().text()}, {"next", "reboot the machine before the agent starts again"}});
+        storage_failed_ = result.error();
+        queue(node::PersistFailed{ticket, result.error()});
+      },
+      &reserve_);
   store::CheckpointStoreOptions options;
   options.bytes_per_second = config_.storage.checkpoint_rate;
   options.copies = copies;
@@ -115,22 +121,27 @@ Start<void> Daemon::open_adapters(std::unique_ptr<proc::Runner> runner) {
     if (added) added = add_source(fd, std::move(deadline), std::move(dispatch));
   };
   // The runner first: exits are the most urgent.
-  add(runner_->fd(), [this] { return runner_->deadline(); }, [this, to = sink()]() mutable { runner_->dispatch(to); });
+  add(
+      runner_->fd(), [this] { return runner_->deadline(); }, [this, to = sink()]() mutable { runner_->dispatch(to); });
   add(worker_->fd(), never, [this] { worker_->dispatch(); });
-  add(stager_->fd(), [this] { return stager_->deadline(); },
-      [this, now, to = sink()]() mutable { stager_->dispatch(now(), to); });
+  add(
+      stager_->fd(), [this] { return stager_->deadline(); }, [this, now, to = sink()]() mutable { stager_->dispatch(now(), to); });
   for (proc::HookRunner* hooks : {hooks_.get(), host_hooks_.get()})
-    add(hooks->fd(), [hooks] { return hooks->deadline(); }, [hooks, now, to = sink()]() mutable { hooks->dispatch(now(), to); });
-  add(checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
+    add(
+        hooks->fd(), [hooks] { return hooks->deadline(); }, [hooks, now, to = sink()]() mutable { hooks->dispatch(now(), to); });
+  add(
+      checkpoints_->fd(), [this] { return checkpoints_->deadline(); },
       [this, now, to = sink()]() mutable { checkpoints_->dispatch(now(), to); });
   add(logs_->fd(), never, [this] { logs_->dispatch(sinks_); });
-  add(-1, [this] { return relays_.deadline(); }, [this, now] { relays_.dispatch(now()); });
+  add(
+      -1, [this] { return relays_.deadline(); }, [this, now] { relays_.dispatch(now()); });
   add(examiner_->fd(), never, [this] {
     examiner_->dispatch([this](std::uint64_t token, Result<node::Examination> seen) {
       queue(seen ? node::Examined{token, std::move(*seen), std::nullopt} : node::Examined{token, {}, seen.error()});
     });
   });
-  add(execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), sinks_); });
+  add(
+      execs_->fd(), [this] { return execs_->deadline(); }, [this, now] { execs_->dispatch(now(), sinks_); });
   if (!added) return tl::unexpected(os_failure(added.error()));
   return {};
 }
@@ -190,8 +201,8 @@ Status Daemon::watch_gpus() {
   auto watch = host::GpuWatch::open(std::move(*prepared_.gpu_watch), std::move(sinks));
   if (!watch) return fail(watch.error());
   gpu_watch_ = std::move(*watch);
-  return add_source(gpu_watch_->fd(), [this] { return gpu_watch_->deadline(); },
-                    [this] { gpu_watch_->dispatch(loop_->now().boot); });
+  return add_source(
+      gpu_watch_->fd(), [this] { return gpu_watch_->deadline(); }, [this] { gpu_watch_->dispatch(loop_->now().boot); });
 }
 
 Status Daemon::watch_health() {
@@ -199,10 +210,11 @@ Status Daemon::watch_health() {
   if (!check) return fail(check.error());
   health_check_ = std::move(*check);
   configure_health_check();
-  return add_source(health_check_->fd(), [this] { return health_check_->deadline(); },
-                    [this, sink = proc::EventSink([this](node::Event event) { queue(std::move(event)); })]() mutable {
-                      health_check_->dispatch(loop_->now().boot, sink);
-                    });
+  return add_source(
+      health_check_->fd(), [this] { return health_check_->deadline(); },
+      [this, sink = proc::EventSink([this](node::Event event) { queue(std::move(event)); })]() mutable {
+        health_check_->dispatch(loop_->now().boot, sink);
+      });
 }
 
 void Daemon::configure_health_check() {
@@ -247,12 +259,12 @@ Status Daemon::adopt() {
 }
 
 Status Daemon::open_control() {
-  auto control = net::ControlServer::listen(
-      prepared_.layout.control_socket(), {}, [tasks = prepared_.layout.tasks()](pid_t pid) { return proc::runs_in_task(pid, tasks); });
+  auto control = net::ControlServer::listen(prepared_.layout.control_socket(), {},
+                                            [tasks = prepared_.layout.tasks()](pid_t pid) { return proc::runs_in_task(pid, tasks); });
   if (!control) return fail(control.error());
   control_ = std::move(*control);
-  return add_source(control_->fd(), [this] { return control_->deadline(); },
-                    [this] { control_->dispatch(loop_->now().boot, *this); });
+  return add_source(
+      control_->fd(), [this] { return control_->deadline(); }, [this] { control_->dispatch(loop_->now().boot, *this); });
 }
 
 void Daemon::log_ready() {
@@ -260,8 +272,12 @@ void Daemon::log_ready() {
   if (!prepared_.members.waiting_for.empty())
     log_.write(LogLevel::warn, "agent.waiting", {{"node", facts.name}, {"for", prepared_.members.waiting_for}});
   log_.write(LogLevel::info, "agent.ready",
-             {{"node", facts.name}, {"id", facts.id}, {"address", facts.address}, {"version", version_},
-              {"cluster", config_.cluster.name}, {"control", prepared_.layout.control_socket()},
+             {{"node", facts.name},
+              {"id", facts.id},
+              {"address", facts.address},
+              {"version", version_},
+              {"cluster", config_.cluster.name},
+              {"control", prepared_.layout.control_socket()},
               {"data", prepared_.layout.data}});
 }
 
@@ -283,8 +299,8 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
     log_.write(LogLevel::error, "agent.failed", {{"error", opened.error().text()}});
     return opened.error().code == ErrorCode::unavailable ? EX_UNAVAILABLE : EX_OSERR;
   }
-  if (auto added = add_source(-1, [&manager] { return manager.deadline(); },
-                              [this, &manager] { manager.tell(loop_->now().boot, decider_->status_line()); });
+  if (auto added = add_source(
+          -1, [&manager] { return manager.deadline(); }, [this, &manager] { manager.tell(loop_->now().boot, decider_->status_line()); });
       !added)
     return broken(added.error());
   log_ready();
@@ -297,10 +313,8 @@ int Daemon::run(loop::Signals& signals, const Reload& reload, loop::ServiceManag
 
 void Daemon::handle_signals(loop::Signals& signals, const Reload& reload) {
   while (const auto signal = signals.next()) {
-    if (signal->number == SIGHUP)
-      reload_config(reload, signal->uid);
-    else
-      stopping_ = true;
+    if (signal->number == SIGHUP) reload_config(reload, signal->uid);
+    else stopping_ = true;
   }
 }
 
@@ -370,9 +384,9 @@ int Daemon::stop(loop::ServiceManager& manager) {
 int Daemon::fail_storage() {
   drain();  // Node knows of it, and answers the requests that wait
   if (control_) control_->dispatch(loop_->now().boot, *this);
-  log_.write(LogLevel::error, "store.failed",
-             {{"error", storage_failed_->text()},
-              {"next", "the tasks run on; repair the disk, then start the agent again: it adopts them"}});
+  log_.write(
+      LogLevel::error, "store.failed",
+      {{"error", storage_failed_->text()}, {"next", "the tasks run on; repair the disk, then start the agent again: it adopts them"}});
   return EX_IOERR;
 }
 

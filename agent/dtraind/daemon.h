@@ -22,7 +22,7 @@
 #include "agent/dtraind/founders.h"
 #include "agent/dtraind/housekeeping.h"
 #include "agent/dtraind/log_sink.h"
-#include "agent/dtraind/relays.h"
+#include "agent/dtraind/relay_streams.h"
 #include "agent/dtraind/sinks.h"
 #include "agent/dtraind/start.h"
 #include "agent/host/examiner.h"
@@ -33,10 +33,10 @@
 #include "agent/net/client_door.h"
 #include "agent/net/control_server.h"
 #include "agent/net/peer_links.h"
+#include "agent/proc/device_gate.h"
 #include "agent/proc/exec_session.h"
 #include "agent/proc/gpu_holders.h"
 #include "agent/proc/health_check.h"
-#include "agent/proc/device_gate.h"
 #include "agent/proc/hook_runner.h"
 #include "agent/proc/log_streams.h"
 #include "agent/proc/runner.h"
@@ -47,10 +47,10 @@
 
 namespace dtrain::daemon {
 
-inline constexpr std::size_t kDecisionsPerTurn = 4096;      // events decided before descriptors are looked at again
-inline constexpr std::size_t kUploadQueueBytes = 4 << 20;   // unwritten bytes of one upload; beyond, it is not read
-inline constexpr Duration kDoorRetry = 1s;                   // pause before listening for clients again where the port is taken
-inline constexpr Duration kStopPatience = 5s;               // for last commits and replies at SIGTERM
+inline constexpr std::size_t kDecisionsPerTurn = 4096;     // events decided before descriptors are looked at again
+inline constexpr std::size_t kUploadQueueBytes = 4 << 20;  // unwritten bytes of one upload; beyond, it is not read
+inline constexpr Duration kDoorRetry = 1s;                 // pause before listening for clients again where the port is taken
+inline constexpr Duration kStopPatience = 5s;              // for last commits and replies at SIGTERM
 // Time for the last messages to other agents at SIGTERM: ZeroMQ's I/O threads write them, and ZeroMQ does not say
 // when they did.
 inline constexpr Duration kGoodbye = 200ms;
@@ -192,32 +192,32 @@ class Daemon : private net::ControlSink, private RelayWorld {
   std::unique_ptr<net::ControlServer> control_;
   ClientSink clients_{*this};
   NodeSink node_{*this};
-  Relays relays_{*this, sinks_, node_};
+  RelayStreams relays_{*this, sinks_, node_};
   std::unique_ptr<host::Examiner> examiner_;
-  std::string device_root_;  // prefix of /dev for the GPUs
+  std::string device_root_;                    // prefix of /dev for the GPUs
   std::unique_ptr<host::GpuWatch> gpu_watch_;  // null: there are no GPUs to watch
   std::unique_ptr<proc::HealthCheck> health_check_;
-  std::unique_ptr<host::Resolver> resolver_;   // null, like links_: there is no network (--dev), or not yet
+  std::unique_ptr<host::Resolver> resolver_;  // null, like links_: there is no network (--dev), or not yet
   std::unique_ptr<net::PeerLinks> links_;
-  host::Endpoint listens_;               // where it listens to other agents
-  std::unique_ptr<net::ClientDoor> door_;      // null: no client key was ever configured, or the port is taken
-  Instant door_due_ = kNever;                  // when its port is tried again
+  host::Endpoint listens_;                 // where it listens to other agents
+  std::unique_ptr<net::ClientDoor> door_;  // null: no client key was ever configured, or the port is taken
+  Instant door_due_ = kNever;              // when its port is tried again
   net::UserIds user_ids_{net::look_up_uid};
   net::UserNames user_names_{net::look_up_user};
   Founders founders_;
   std::vector<Source> sources_;
 
   std::deque<node::Event> events_;
-  std::vector<node::Effect> effects_;    // of the event being decided
+  std::vector<node::Effect> effects_;                                        // of the event being decided
   std::vector<std::pair<node::ConnectionId, wire::ExecInput>> exec_inputs_;  // of this turn
-  std::deque<store::DiskWorker::Work> deferred_;                // bulk work that the worker's queue had no room for
-  std::map<node::ConnectionId, std::size_t> upload_bytes_;      // queued, not yet written
-  std::vector<node::Effect> before_network_;                    // effects for the links from before the links were open
-  std::optional<node::SaveMembers> next_record_;                // the newest record that the disk worker was not given yet
+  std::deque<store::DiskWorker::Work> deferred_;                             // bulk work that the worker's queue had no room for
+  std::map<node::ConnectionId, std::size_t> upload_bytes_;                   // queued, not yet written
+  std::vector<node::Effect> before_network_;                                 // effects for the links from before the links were open
+  std::optional<node::SaveMembers> next_record_;                             // the newest record that the disk worker was not given yet
   bool saving_members_ = false;
-  bool said_something_ = false;          // a message was sent to another agent since this was last cleared
-  Instant next_log_look_{};              // when to look for logs older than tasks.logs.keepFor
-  std::set<AssignmentId> shims_;         // shims that live, as far as is known
+  bool said_something_ = false;   // a message was sent to another agent since this was last cleared
+  Instant next_log_look_{};       // when to look for logs older than tasks.logs.keepFor
+  std::set<AssignmentId> shims_;  // shims that live, as far as is known
   std::optional<Error> storage_failed_;
   bool stopping_ = false;
 };

@@ -21,7 +21,7 @@ class Decider {
 
 class NodeDecider : public Decider {
  public:
-  NodeDecider(node::Options options, Rng rng, Log& log) : node_(std::move(options), rng, log) {}
+  NodeDecider(node::NodeOptions options, Rng rng, Log& log) : node_(std::move(options), rng, log) {}
   void step(Now now, const node::Event& event, std::vector<node::Effect>& out) override { node_.step(now, event, out); }
   Instant deadline() const override { return node_.deadline(); }
   std::string status_line() const override { return node_.status_line(); }

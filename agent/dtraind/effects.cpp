@@ -76,16 +76,12 @@ struct Daemon::Perform {
   }
   void operator()(node::SendFormation& e) { d.send_formation(e); }
   void operator()(node::KnowMember& e) {
-    if (d.links_)
-      d.links_->know(e.identity);
-    else if (d.prepared_.members.network)
-      d.before_network_.push_back(std::move(e));
+    if (d.links_) d.links_->know(e.identity);
+    else if (d.prepared_.members.network) d.before_network_.push_back(std::move(e));
   }
   void operator()(node::EnterCluster& e) {
-    if (d.links_)
-      d.links_->set_cluster(e.cluster);
-    else if (d.prepared_.members.network)
-      d.before_network_.push_back(e);
+    if (d.links_) d.links_->set_cluster(e.cluster);
+    else if (d.prepared_.members.network) d.before_network_.push_back(e);
   }
 };
 
@@ -132,10 +128,8 @@ void Daemon::write_blob(node::WriteBlob chunk) {
       const auto found = upload_bytes_.find(connection);
       if (found != upload_bytes_.end()) {
         found->second -= size;
-        if (own)
-          relays_.wake(connection);
-        else if (found->second <= kUploadQueueBytes)
-          sinks_.hold(connection, false);
+        if (own) relays_.wake(connection);
+        else if (found->second <= kUploadQueueBytes) sinks_.hold(connection, false);
         if (own && answer && *answer) upload_bytes_.erase(found);  // otherwise DropBlob follows
       }
       if (answer) queue(node::BlobWritten{connection, request, *answer});
@@ -183,12 +177,9 @@ void Daemon::look_for_holders(std::uint64_t token, const std::shared_ptr<proc::G
   const bool posted = worker_->post(store::Lane::commit, [this, search, token] {
     const Result<bool> done = search->look(proc::kHolderLooks);
     return [this, search, token, done] {
-      if (!done)
-        queue(node::GpuHoldersFound{token, fail(done.error())});
-      else if (*done)
-        queue(node::GpuHoldersFound{token, search->take()});
-      else
-        look_for_holders(token, search);
+      if (!done) queue(node::GpuHoldersFound{token, fail(done.error())});
+      else if (*done) queue(node::GpuHoldersFound{token, search->take()});
+      else look_for_holders(token, search);
     };
   });
   if (posted) return;

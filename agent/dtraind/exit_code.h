@@ -14,8 +14,6 @@ struct Failure {
 template <class T>
 using Start = tl::expected<T, Failure>;
 
-inline tl::unexpected<Failure> give_up(int exit_code, Error error) {
-  return tl::unexpected<Failure>(Failure{exit_code, std::move(error)});
-}
+inline tl::unexpected<Failure> give_up(int exit_code, Error error) { return tl::unexpected<Failure>(Failure{exit_code, std::move(error)}); }
 
 }  // namespace dtrain::daemon

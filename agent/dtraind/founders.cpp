@@ -27,12 +27,11 @@ bool any_of_them(const std::vector<std::string>& ips, const std::vector<std::str
 
 std::string founder_name(const host::Seed& seed) {
   if (seed.port == host::kDefaultPort) return seed.host;
-  return host::is_ip(seed.host) ? host::Endpoint{seed.host, seed.port}.text()
-                                : seed.host + ":" + std::to_string(seed.port);
+  return host::is_ip(seed.host) ? host::Endpoint{seed.host, seed.port}.text() : seed.host + ":" + std::to_string(seed.port);
 }
 
-Result<std::string> own_founder(const std::vector<host::Seed>& founders, const std::string& node_name,
-                                const host::Endpoint& advertised, bool look_up) {
+Result<std::string> own_founder(const std::vector<host::Seed>& founders, const std::string& node_name, const host::Endpoint& advertised,
+                                bool look_up) {
   const std::vector<std::string> own = own_addresses(advertised.ip);
   const auto named = [&](const host::Seed& seed) {
     return !host::is_ip(seed.host) && (seed.host == node_name || seed.host.starts_with(node_name + "."));
@@ -69,8 +68,7 @@ Status Founders::open(const std::vector<std::string>& founders, const Watch& wat
     auto resolver = host::Resolver::open();
     if (!resolver) return fail(resolver.error());
     place.resolver = std::move(*resolver);
-    if (auto watched = watch(place.resolver->fd(), [&place] { place.resolver->dispatch(place.sink()); }); !watched)
-      return watched;
+    if (auto watched = watch(place.resolver->fd(), [&place] { place.resolver->dispatch(place.sink()); }); !watched) return watched;
   }
   return {};
 }

@@ -21,8 +21,8 @@ std::string founder_name(const host::Seed& seed);
 // Returns which founder this machine is: the one with its node name (or beginning with it and a dot), else the one
 // with its address, else, if names may be looked up, the one whose name resolves to such an address. "": none of
 // them. ErrorCode::invalid: several are.
-Result<std::string> own_founder(const std::vector<host::Seed>& founders, const std::string& node_name,
-                                const host::Endpoint& advertised, bool look_up);
+Result<std::string> own_founder(const std::vector<host::Seed>& founders, const std::string& node_name, const host::Endpoint& advertised,
+                                bool look_up);
 
 // The founders' addresses, by founder_name(). Names are looked up again from time to time, without blocking.
 class Founders {

@@ -36,21 +36,22 @@ std::optional<std::vector<host::KnownGpu>> read_known_gpus(const std::string& pa
   if (!bytes && bytes.error().code != ErrorCode::limit) {
     log.write(LogLevel::warn, "hardware.numbers-unread",
               {{"error", bytes.error().text()},
-               {"next", "the GPUs are numbered in order of their addresses: if one is missing, cancel the jobs that have GPUs here; mend "
-                        "the disk, then restart the agent"}});
+               {"next",
+                "the GPUs are numbered in order of their addresses: if one is missing, cancel the jobs that have GPUs here; mend "
+                "the disk, then restart the agent"}});
     return std::nullopt;
   }
   auto known = bytes ? host::parse_known_gpus(*bytes) : Result<Known>(fail(bytes.error()));
   if (known) return std::move(*known);
   const bool aside = ::rename(path.c_str(), (path + ".damaged").c_str()) == 0;
   log.write(LogLevel::warn, "hardware.numbers-damaged",
-            {{"file", aside ? path + ".damaged" : path}, {"cause", known.error().text()},
+            {{"file", aside ? path + ".damaged" : path},
+             {"cause", known.error().text()},
              {"next", "the GPUs are numbered anew: if one is missing, cancel the jobs that have GPUs here"}});
   return Known();
 }
 
-void remember_gpus(const std::string& path, const std::vector<host::KnownGpu>& before,
-                   const std::vector<host::KnownGpu>& now, Log& log) {
+void remember_gpus(const std::string& path, const std::vector<host::KnownGpu>& before, const std::vector<host::KnownGpu>& now, Log& log) {
   if (before == now) return;
   if (auto written = store::write_file_atomically(path, host::known_gpus_file(now), 0644); !written)
     log.write(LogLevel::warn, "hardware.numbers-not-kept",
@@ -61,8 +62,7 @@ void remember_gpus(const std::string& path, const std::vector<host::KnownGpu>& b
 // Unset: the machine could not be discovered, which was logged.
 Start<std::optional<Found>> ask(const Config& config, std::vector<host::KnownGpu> known, Log& log) {
   host::DiscoverOptions options;
-  options.topology_file =
-      config.resources.topology.empty() ? variable("HWLOC_XMLFILE") : config.resources.topology;
+  options.topology_file = config.resources.topology.empty() ? variable("HWLOC_XMLFILE") : config.resources.topology;
   options.root = options.topology_file.empty() ? variable("HWLOC_FSROOT") : "";
   options.exclude_gpus = config.resources.exclude_gpus;
   options.known_gpus = std::move(known);
@@ -88,8 +88,7 @@ Start<std::optional<Found>> ask(const Config& config, std::vector<host::KnownGpu
                    machine.error());
   }
   log.write(LogLevel::warn, "hardware.unknown",
-            {{"warning", machine.error().message},
-             {"next", machine.error().next + "; until then this node offers no GPUs"}});
+            {{"warning", machine.error().message}, {"next", machine.error().next + "; until then this node offers no GPUs"}});
   return std::optional<Found>();
 }
 
@@ -100,7 +99,7 @@ class NoLog : public Log {
 }  // namespace
 
 Start<std::optional<host::GpuWatch::Options>> gather_hardware(const Config& config, const Layout& layout, node::NodeFacts& facts,
-                                                               Log& log) {
+                                                              Log& log) {
   const auto known = read_known_gpus(layout.gpus_file(), log);
   auto found = ask(config, known.value_or(std::vector<host::KnownGpu>()), log);
   if (!found) return tl::unexpected<Failure>(found.error());

@@ -17,8 +17,7 @@ struct Mapping {
   bool of_file = false, writable = true, clean = true;
 
   void drop() const {
-    if (of_file && !writable && clean && last > first)
-      ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    if (of_file && !writable && clean && last > first) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
   }
 };
 
@@ -87,8 +86,7 @@ void Housekeeping::look_at_disks() const {
 }
 
 void Housekeeping::watch_clock(const Now& now) {
-  const auto offset = now.wall.time_since_epoch() -
-                      std::chrono::duration_cast<std::chrono::milliseconds>(now.boot.time_since_epoch());
+  const auto offset = now.wall.time_since_epoch() - std::chrono::duration_cast<std::chrono::milliseconds>(now.boot.time_since_epoch());
   if (offset_ && std::chrono::abs(offset - *offset_) >= kClockJump)
     log_.write(LogLevel::warn, "clock.jumped",
                {{"by_ms", std::to_string((offset - *offset_).count())},

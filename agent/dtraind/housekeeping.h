@@ -17,7 +17,7 @@ namespace dtrain::daemon {
 class Housekeeping {
  public:
   static constexpr Duration kTrimEvery = 60s;
-  static constexpr Duration kLookEvery = 2s;  // pause between two looks at the disks
+  static constexpr Duration kLookEvery = 2s;                      // pause between two looks at the disks
   static constexpr std::chrono::milliseconds kClockJump{60'000};  // smaller jumps are an NTP daemon at work
 
   using DiskSink = std::function<void(node::DiskSeen)>;

@@ -6,10 +6,10 @@
 namespace dtrain::daemon {
 
 struct Layout {
-  std::string data;      // lock, dtrain.db
+  std::string data;  // lock, dtrain.db
   std::string run;
-  std::string work;      // jobs' working copies
-  std::string temporary; // --dev: the directory to remove at the end; "" none
+  std::string work;       // jobs' working copies
+  std::string temporary;  // --dev: the directory to remove at the end; "" none
 
   std::string tasks() const { return data + "/tasks"; }
   std::string blobs() const { return data + "/blobs"; }

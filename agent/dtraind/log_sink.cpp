@@ -80,9 +80,9 @@ void append_value(std::string& line, std::string_view value) {
 bool is_journal(int fd) {
   const char* stream = ::getenv("JOURNAL_STREAM");
   unsigned long long device = 0, inode = 0;
-  struct stat info{};
-  return stream && std::sscanf(stream, "%llu:%llu", &device, &inode) == 2 && ::fstat(fd, &info) == 0 &&
-         info.st_dev == device && info.st_ino == inode;
+  struct stat info {};
+  return stream && std::sscanf(stream, "%llu:%llu", &device, &inode) == 2 && ::fstat(fd, &info) == 0 && info.st_dev == device &&
+         info.st_ino == inode;
 }
 
 void append_fields(std::string& line, std::string_view event, std::span<const LogField> fields) {
@@ -138,8 +138,7 @@ std::string journal_entry(LogLevel level, std::string_view event, std::span<cons
   return entry;
 }
 
-std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,
-                            bool priorities) {
+std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields, bool priorities) {
   std::string line = priorities ? priority_of(level) : "";
   line += "time=" + to_rfc3339(time) + " level=" + name_of(level) + " ";
   append_fields(line, event, fields);

@@ -15,8 +15,8 @@
 
 namespace dtrain::daemon {
 
-inline constexpr std::size_t kLogLineBytes = 4096;      // PIPE_BUF: a longer line is cut, so that lines never mix
-inline constexpr std::size_t kJournalNameBytes = 64;    // of a field's name: the journal drops longer names
+inline constexpr std::size_t kLogLineBytes = 4096;           // PIPE_BUF: a longer line is cut, so that lines never mix
+inline constexpr std::size_t kJournalNameBytes = 64;         // of a field's name: the journal drops longer names
 inline constexpr std::size_t kJournalEntryBytes = 64 << 10;  // a larger one goes to stderr, cut
 inline constexpr const char* kJournalSocket = "/run/systemd/journal/socket";
 
@@ -37,15 +37,14 @@ class LogSink : public Log {
 
   int fd_;
   LogLevel level_;
-  bool journal_;               // stderr is systemd's journal
+  bool journal_;  // stderr is systemd's journal
   std::string journal_socket_;
-  UniqueFd socket_;            // connected to the journal, for entries; none: there is none
+  UniqueFd socket_;  // connected to the journal, for entries; none: there is none
   std::uint64_t dropped_ = 0;
 };
 
 // One line, without its end. Values with spaces, quotes, "=" or control characters are quoted.
-std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,
-                            bool priorities);
+std::string render_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields, bool priorities);
 
 // One datagram of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): MESSAGE is the line without
 // time and level, DTRAIN_EVENT is the event and DTRAIN_<KEY> each field; task=J/T, as events name a task, becomes

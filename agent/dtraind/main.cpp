@@ -12,8 +12,8 @@
 #include "agent/dtraind/start.h"
 #include "agent/dtraind/start_backoff.h"
 #include "agent/host/facts.h"
-#include "agent/proc/shim_runner.h"
 #include "agent/proc/scheduling.h"
+#include "agent/proc/shim_runner.h"
 #include "agent/store/file.h"
 
 #ifndef DTRAIN_LEDGER_KNOWS  // another version only in the program that tests of upgrades give to a host (cmake/tests.cmake)
@@ -31,8 +31,7 @@ int report(const Failure& failure) {
 Start<Config> configure(const CommandLine& line) {
   auto loaded = load_config(line.config_file, line.sets);
   if (!loaded) return give_up(loaded.error().code == ErrorCode::not_found ? EX_NOINPUT : EX_CONFIG, loaded.error());
-  for (std::size_t i = 0; i + 1 < loaded->errors.size(); ++i)
-    std::fprintf(stderr, "dtraind: %s\n", loaded->errors[i].text().c_str());
+  for (std::size_t i = 0; i + 1 < loaded->errors.size(); ++i) std::fprintf(stderr, "dtraind: %s\n", loaded->errors[i].text().c_str());
   if (!loaded->errors.empty()) return give_up(EX_CONFIG, Error{ErrorCode::invalid, loaded->errors.back().text(), ""});
   loaded->config.dev = line.dev;
   return std::move(loaded->config);
@@ -65,8 +64,10 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
 }
 
 void print_dev_help(const Layout& layout) {
-  std::fprintf(stderr, "dtraind: a cluster of this one node, for trying out. In another terminal:\n\n"
-               "    export DTRAIN_AGENT=%s\n    dtrainctl status\n\n", layout.control_socket().c_str());
+  std::fprintf(stderr,
+               "dtraind: a cluster of this one node, for trying out. In another terminal:\n\n"
+               "    export DTRAIN_AGENT=%s\n    dtrainctl status\n\n",
+               layout.control_socket().c_str());
 }
 
 void clean_up_dev(const Layout& layout, bool all_tasks_gone) {
@@ -75,8 +76,8 @@ void clean_up_dev(const Layout& layout, bool all_tasks_gone) {
     (void)store::remove_tree(layout.temporary);
     return;
   }
-  std::fprintf(stderr, "dtraind: tasks run on; to go on with them: dtraind --dev --data-dir %s --run-dir %s\n",
-               layout.data.c_str(), layout.run.c_str());
+  std::fprintf(stderr, "dtraind: tasks run on; to go on with them: dtraind --dev --data-dir %s --run-dir %s\n", layout.data.c_str(),
+               layout.run.c_str());
 }
 
 int run_agent(const CommandLine& line, const Config& config, loop::Signals& signals, loop::ServiceManager& manager, LogSink& log) {
@@ -97,14 +98,15 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});
   const auto make_decider = [&, cluster_id = prepared->state.cluster_id](Log& sink) {
-    node::Options options = node_options(config, cluster_id, DTRAIN_VERSION);
+    node::NodeOptions options = node_options(config, cluster_id, DTRAIN_VERSION);
     options.ledger_knows = DTRAIN_LEDGER_KNOWS;
     return std::make_unique<NodeDecider>(std::move(options), Rng(*seed), sink);
   };
   auto daemon = Daemon::create(config, std::move(*prepared), std::move(*runner), make_decider, log, DTRAIN_VERSION);
   if (!daemon) return start_failed(daemon.error());
   if (config.dev) print_dev_help(*layout);
-  const int code = (*daemon)->run(signals, [&line] { return load_config(line.config_file, line.sets); }, manager);
+  const int code = (*daemon)->run(
+      signals, [&line] { return load_config(line.config_file, line.sets); }, manager);
   const bool all_tasks_gone = (*daemon)->all_tasks_gone();
   daemon->reset();
   clean_up_dev(*layout, all_tasks_gone);
@@ -112,7 +114,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
 }
 
 int run_program(int argc, char** argv) {
-  ::mallopt(M_ARENA_MAX, 1);  // two threads share one heap: a second heap would cost more than it saves
+  ::mallopt(M_ARENA_MAX, 1);               // two threads share one heap: a second heap would cost more than it saves
   ::mallopt(M_TRIM_THRESHOLD, 4 << 20);    // free memory serves the next burst; Housekeeping gives it back
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // snapshots and packages come and go as a whole, and leave no holes
   const auto line = parse_command_line(argc, argv);

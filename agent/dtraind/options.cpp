@@ -11,8 +11,8 @@ namespace {
 
 struct Flag {
   const char* name;
-  const char* value;    // nullptr: it takes none
-  const char* key;      // of the configuration file; nullptr: handled here
+  const char* value;  // nullptr: it takes none
+  const char* key;    // of the configuration file; nullptr: handled here
   const char* meaning;
 };
 

@@ -8,8 +8,8 @@
 namespace dtrain::daemon {
 
 struct CommandLine {
-  std::string config_file;   // "": the default file, where it exists
-  Sets sets;                 // flags and --set, in order; later ones win
+  std::string config_file;  // "": the default file, where it exists
+  Sets sets;                // flags and --set, in order; later ones win
   bool dev = false;
   bool check_config = false;
   bool version = false;

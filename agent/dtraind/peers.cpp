@@ -39,11 +39,11 @@ Status Daemon::open_network() {
           [this] { resolver_->dispatch([this](auto found) { seeds_resolved(std::move(found)); }); });
       !added)
     return added;
-  if (auto opened = founders_.open(
-          prepared_.members.founders,
-          [this](int fd, std::function<void()> dispatch) {
-            return add_source(fd, [] { return kNever; }, std::move(dispatch));
-          });
+  if (auto opened = founders_.open(prepared_.members.founders,
+                                   [this](int fd, std::function<void()> dispatch) {
+                                     return add_source(
+                                         fd, [] { return kNever; }, std::move(dispatch));
+                                   });
       !opened)
     return opened;
   for (node::Effect& effect : std::exchange(before_network_, {})) perform(effect);
@@ -54,22 +54,19 @@ Status Daemon::open_network() {
 
 // Called inside perform(): the result is queued like every event.
 void Daemon::resolve_seeds() {
-  if (resolver_)
-    resolver_->resolve(prepared_.seeds, [this](auto found) { seeds_resolved(std::move(found)); });
+  if (resolver_) resolver_->resolve(prepared_.seeds, [this](auto found) { seeds_resolved(std::move(found)); });
 }
 
 void Daemon::seeds_resolved(std::vector<host::Endpoint> found) {
   gossip::SeedsResolved resolved;
-  for (host::Endpoint& endpoint : found)
-    resolved.endpoints.push_back({std::move(endpoint.ip), endpoint.port});
+  for (host::Endpoint& endpoint : found) resolved.endpoints.push_back({std::move(endpoint.ip), endpoint.port});
   queue(node::Gossiped{std::move(resolved)});
 }
 
 // To every address that the founder's name resolves to: a machine with several gets the message several times, which is harmless.
 void Daemon::send_formation(const node::SendFormation& message) {
   if (!links_) return;
-  for (const host::Endpoint& at : founders_.addresses(message.founder, loop_->now().boot))
-    links_->send({at.ip, at.port}, message);
+  for (const host::Endpoint& at : founders_.addresses(message.founder, loop_->now().boot)) links_->send({at.ip, at.port}, message);
 }
 
 // One write at a time; of records that arrive meanwhile only the newest is kept.
@@ -79,15 +76,14 @@ void Daemon::save_members(node::SaveMembers record) {
     return;
   }
   auto shared = std::make_shared<const node::SaveMembers>(std::move(record));
-  saving_members_ =
-      worker_->post(store::Lane::commit, [this, shared, path = prepared_.layout.members_file()] {
-        auto written = store::write_file_atomically(path, shared->record, 0600);
-        return [this, ticket = shared->ticket, written = std::move(written)] {
-          saving_members_ = false;
-          queue(node::MembersSaved{ticket, written});
-          save_next_record();
-        };
-      });
+  saving_members_ = worker_->post(store::Lane::commit, [this, shared, path = prepared_.layout.members_file()] {
+    auto written = store::write_file_atomically(path, shared->record, 0600);
+    return [this, ticket = shared->ticket, written = std::move(written)] {
+      saving_members_ = false;
+      queue(node::MembersSaved{ticket, written});
+      save_next_record();
+    };
+  });
   if (!saving_members_) next_record_ = *shared;  // the worker's queue is full: tried again in the next turn
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kLoopbackIpv6 = "::1";
-constexpr std::size_t kMembersFileBytes = 16 << 20;  // a larger file was not written by dtrain
+constexpr std::size_t kMembersFileBytes = 16 << 20;    // a larger file was not written by dtrain
 constexpr std::uint64_t kKeptFreeOfDev = 64ull << 20;  // with --dev, unless storage.minFree says otherwise
 
 int exit_code_of(ErrorCode code) {
@@ -93,8 +93,9 @@ Start<host::Endpoint> choose_listen(const Config& config, const Layout& layout, 
   if (const auto address = host::choose_advertise(*listen, config.network.advertise, host::route_targets(config.network.join, {}));
       !address) {
     listen->ip = host::family_of(listen->ip) == host::Family::ipv6 ? kLoopbackIpv6 : kLoopback;
-    log.write(LogLevel::warn, "network.loopback-only", {{"listen", listen->text()}, {"reason", address.error().message},
-                                                        {"next", "once the host has an address start the agent again"}});
+    log.write(
+        LogLevel::warn, "network.loopback-only",
+        {{"listen", listen->text()}, {"reason", address.error().message}, {"next", "once the host has an address start the agent again"}});
   }
   return *listen;
 }
@@ -122,8 +123,7 @@ void warn(Log& log, const char* event, const std::optional<wire::Finding>& findi
 
 Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   for (const std::string& key : config.without_effect)
-    log.write(LogLevel::warn, "config.without-effect",
-              {{"key", key}, {"next", "this version reads the key and does not act on it"}});
+    log.write(LogLevel::warn, "config.without-effect", {{"key", key}, {"next", "this version reads the key and does not act on it"}});
   if (auto keys = read_keys(config, out, log); !keys) return keys;
   auto listen = choose_listen(config, out.layout, log);
   if (!listen) return tl::unexpected<Failure>(listen.error());
@@ -158,19 +158,17 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   std::vector<std::string> peer_ips;
   for (const wire::Identity& peer : out.members.record.book) peer_ips.push_back(peer.address.ip);
   // Tasks of the last life wait to be adopted: names are looked up before that only if it cannot be avoided.
-  auto advertise = host::choose_advertise(out.port->endpoint(), config.network.advertise,
-                                          host::route_targets(config.network.join, peer_ips));
+  auto advertise =
+      host::choose_advertise(out.port->endpoint(), config.network.advertise, host::route_targets(config.network.join, peer_ips));
   if (!advertise) return give_up(EX_CONFIG, advertise.error());
   facts.address = host::Endpoint{*advertise, out.port->endpoint().port}.text();
-  const std::string doubt =
-      host::check_advertise(*advertise, host::interfaces().value_or(std::vector<host::Interface>()));
+  const std::string doubt = host::check_advertise(*advertise, host::interfaces().value_or(std::vector<host::Interface>()));
   if (!doubt.empty()) log.write(LogLevel::warn, "network.advertise", {{"warning", doubt}});
   out.members.endpoint = {*advertise, out.port->endpoint().port};
   for (const std::string& name : config.network.join)
     if (auto seed = host::parse_seed(name)) out.seeds.push_back(std::move(*seed));  // read_config checked them
   out.members.seeds = config.network.join;
-  auto task_address = config.network.task_address.empty() ? advertise
-                                                          : host::resolve_ip_or_interface(config.network.task_address);
+  auto task_address = config.network.task_address.empty() ? advertise : host::resolve_ip_or_interface(config.network.task_address);
   if (!task_address) return give_up(EX_CONFIG, task_address.error());
   facts.task_address = *task_address;
   facts.task_interface = host::interface_of(*task_address);
@@ -197,7 +195,8 @@ Start<void> read_members(Prepared& out, Log& log) {
   if (::rename(path.c_str(), (path + ".damaged").c_str()) != 0)
     return give_up(EX_IOERR, Error{ErrorCode::io, "could not set aside " + path + ": " + ::strerror(errno), "remove it"});
   log.write(LogLevel::warn, "members.damaged",
-            {{"file", path + ".damaged"}, {"cause", record.error().text()},
+            {{"file", path + ".damaged"},
+             {"cause", record.error().text()},
              {"next", "this node joins through the nodes of --join; without those it waits"}});
   return {};
 }
@@ -260,12 +259,9 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
   if (member || (!config.dev && !config.cluster.found && !alone)) {
     members.holds_ledger = false;
     if (member) return {};
-    if (config.cluster.expect > 1)
-      members.waiting_for = std::to_string(config.cluster.expect) + " founders to agree";
-    else if (!config.network.join.empty())
-      members.waiting_for = "the cluster of --join to admit this node";
-    else
-      members.waiting_for = "--found (a new cluster of this machine) or --join HOST (an existing one)";
+    if (config.cluster.expect > 1) members.waiting_for = std::to_string(config.cluster.expect) + " founders to agree";
+    else if (!config.network.join.empty()) members.waiting_for = "the cluster of --join to admit this node";
+    else members.waiting_for = "--found (a new cluster of this machine) or --join HOST (an existing one)";
     return {};
   }
   // The others may have begun the cluster that this node promised to begin with them.
@@ -275,8 +271,7 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
                          "start it with --expect and --join as before, or give an empty data directory"});
   auto id = host::random_id();
   if (!id) return give_up(EX_OSERR, id.error());
-  if (auto stored = out.store->set_cluster_id(*id); !stored)
-    return give_up(exit_code_of(stored.error().code), stored.error());
+  if (auto stored = out.store->set_cluster_id(*id); !stored) return give_up(exit_code_of(stored.error().code), stored.error());
   out.state.cluster_id = *id;
   members.found = true;
   members.new_cluster_id = MemberId::parse(*id).value_or(MemberId{});
@@ -288,14 +283,15 @@ Start<void> form(const Config& config, Prepared& out, Log& log) {
 Start<void> trust_disk(Prepared& out, Log& log) {
   if (!store::disk_failed(out.layout.run, out.boot_id)) return {};
   if (const auto done = out.store->rewrite(); !done)
-    return give_up(exit_code_of(done.error().code),
-                   Error{done.error().code,
-                         done.error().message + "; the disk of the data directory has failed in this boot of the machine already",
-                         "look at the kernel's messages (dmesg), repair the disk and reboot; "
-                         "or start with an empty data directory, as a new member"});
+    return give_up(
+        exit_code_of(done.error().code),
+        Error{done.error().code, done.error().message + "; the disk of the data directory has failed in this boot of the machine already",
+              "look at the kernel's messages (dmesg), repair the disk and reboot; "
+              "or start with an empty data directory, as a new member"});
   store::forget_disk_failure(out.layout.run);
-  log.write(LogLevel::warn, "store.rewritten", {{"reason", "the disk failed a write in an earlier life of the agent: all was written anew"},
-                                                {"next", "look at the kernel's messages (dmesg)"}});
+  log.write(LogLevel::warn, "store.rewritten",
+            {{"reason", "the disk failed a write in an earlier life of the agent: all was written anew"},
+             {"next", "look at the kernel's messages (dmesg)"}});
   return {};
 }
 
@@ -364,8 +360,8 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
   return out;
 }
 
-node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version) {
-  node::Options options;
+node::NodeOptions node_options(const Config& config, const std::string& cluster_id, const std::string& version) {
+  node::NodeOptions options;
   options.cluster_name = config.cluster.name;
   options.cluster_id = cluster_id;
   options.agent_uid = ::geteuid();
@@ -392,15 +388,15 @@ Start<std::string> find_helper(const std::string& name) {
   std::array<char, 4096> self{};
   const ssize_t n = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
   if (n <= 0)
-    return give_up(EX_OSERR, Error{ErrorCode::io, std::string("could not find the agent's own program: ") + ::strerror(errno),
-                                   "mount /proc"});
+    return give_up(EX_OSERR,
+                   Error{ErrorCode::io, std::string("could not find the agent's own program: ") + ::strerror(errno), "mount /proc"});
   const std::string directory = std::string(self.data()).substr(0, std::string(self.data()).rfind('/'));
   const std::string beside = directory + "/" + name, installed = directory + "/../libexec/dtrain/" + name;
   for (const std::string& candidate : {beside, installed})
     if (::access(candidate.c_str(), X_OK) == 0) return std::filesystem::path(candidate).lexically_normal().string();
-  return give_up(EX_UNAVAILABLE, Error{ErrorCode::not_found, "could not find " + name + ": neither " + beside +
-                                                                   " nor " + installed + " can be run",
-                                       "install or build all of dtrain"});
+  return give_up(EX_UNAVAILABLE,
+                 Error{ErrorCode::not_found, "could not find " + name + ": neither " + beside + " nor " + installed + " can be run",
+                       "install or build all of dtrain"});
 }
 
 }  // namespace dtrain::daemon

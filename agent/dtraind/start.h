@@ -25,16 +25,16 @@ namespace dtrain::daemon {
 
 struct Prepared {
   Layout layout;
-  std::unique_ptr<proc::Stager> stager;               // started first, while this process is small
+  std::unique_ptr<proc::Stager> stager;  // started first, while this process is small
   std::unique_ptr<store::DataLock> lock;
-  std::unique_ptr<host::ListenPort> port, bulk_port;   // reserved until the links open; bulk only with a network
-  std::optional<net::ClusterKeys> keys;                // unset: --dev, which has no ports
+  std::unique_ptr<host::ListenPort> port, bulk_port;  // reserved until the links open; bulk only with a network
+  std::optional<net::ClusterKeys> keys;               // unset: --dev, which has no ports
   std::vector<host::Seed> seeds;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<store::BlobStore> blobs;
   store::StoredState state;
   node::NodeFacts facts;
-  std::optional<host::GpuWatch::Options> gpu_watch;    // unset: there are no GPUs to watch
+  std::optional<host::GpuWatch::Options> gpu_watch;  // unset: there are no GPUs to watch
   std::string boot_id;
   node::MemberStart members;
 };
@@ -50,7 +50,7 @@ Start<Prepared> prepare(const Config& config, const Layout& layout, const std::s
 std::string key_path(const Config& config, const Layout& layout);
 
 // The part of the configuration that Node needs.
-node::Options node_options(const Config& config, const std::string& cluster_id, const std::string& version);
+node::NodeOptions node_options(const Config& config, const std::string& cluster_id, const std::string& version);
 
 // Finds dtrain-shim or dtrain-discover: beside this program (in a build), else in ../libexec/dtrain.
 Start<std::string> find_helper(const std::string& name);

@@ -25,8 +25,7 @@ constexpr const char* kFarAwayIpv6 = "2001:db8::1";
 
 std::string to_text(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (address->sa_family == AF_INET)
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+  if (address->sa_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
   else if (address->sa_family == AF_INET6)
     ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof text);
   return text;
@@ -65,9 +64,7 @@ bool is_link_local(const std::string& ip) {
   return ::inet_pton(AF_INET6, ip.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6);
 }
 
-Family family_of(const std::string& ip) {
-  return ip.find(':') == std::string::npos ? Family::ipv4 : Family::ipv6;
-}
+Family family_of(const std::string& ip) { return ip.find(':') == std::string::npos ? Family::ipv4 : Family::ipv6; }
 
 Result<Endpoint> parse_endpoint(std::string_view text) {
   const auto wrong = [&](const std::string& cause) {
@@ -80,8 +77,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   endpoint.ip = text.substr(0, colon);
   if (endpoint.ip.size() >= 2 && endpoint.ip.front() == '[' && endpoint.ip.back() == ']')
     endpoint.ip = endpoint.ip.substr(1, endpoint.ip.size() - 2);
-  else if (endpoint.ip.find(':') != std::string::npos)
-    return wrong("an IPv6 address needs brackets");
+  else if (endpoint.ip.find(':') != std::string::npos) return wrong("an IPv6 address needs brackets");
   if (!is_ip(endpoint.ip)) return wrong("\"" + endpoint.ip + "\" is not an IP address");
   const std::string_view port = text.substr(colon + 1);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
@@ -91,8 +87,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
 
 Result<std::vector<Interface>> interfaces() {
   ifaddrs* raw = nullptr;
-  if (::getifaddrs(&raw) != 0)
-    return fail(ErrorCode::io, std::string("could not list the network interfaces: ") + ::strerror(errno));
+  if (::getifaddrs(&raw) != 0) return fail(ErrorCode::io, std::string("could not list the network interfaces: ") + ::strerror(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
   std::vector<Interface> v4, v6;
   for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
@@ -100,8 +95,7 @@ Result<std::vector<Interface>> interfaces() {
     const int family = entry->ifa_addr->sa_family;
     if (family == AF_INET) v4.push_back({entry->ifa_name, to_text(entry->ifa_addr)});
     // A link-local address is valid only with its interface, so it cannot be advertised.
-    if (family == AF_INET6 &&
-        !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr))
+    if (family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr))
       v6.push_back({entry->ifa_name, to_text(entry->ifa_addr)});
   }
   v4.insert(v4.end(), v6.begin(), v6.end());
@@ -127,13 +121,10 @@ Result<std::string> resolve_ip_or_interface(const std::string& text, Family pref
   std::string known, best;
   for (const Interface& interface : *all) {
     if (interface.name == text && (best.empty() || rank(interface.ip) > rank(best))) best = interface.ip;
-    if (known.find(interface.name) == std::string::npos)
-      known += (known.empty() ? "" : ", ") + interface.name;
+    if (known.find(interface.name) == std::string::npos) known += (known.empty() ? "" : ", ") + interface.name;
   }
   if (!best.empty()) return best;
-  return fail(ErrorCode::invalid,
-              "could not find an address for \"" + text +
-                  "\": it is neither an IP address nor an interface that is up",
+  return fail(ErrorCode::invalid, "could not find an address for \"" + text + "\": it is neither an IP address nor an interface that is up",
               "interfaces with an address here: " + known);
 }
 
@@ -146,23 +137,21 @@ Result<std::string> source_address_towards(const std::string& seed, Family famil
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* raw = nullptr;
   const int code = ::getaddrinfo(target->host.c_str(), std::to_string(target->port).c_str(), &hints, &raw);
-  if (code != 0)
-    return fail(ErrorCode::unavailable, "could not resolve " + target->host + ": " + ::gai_strerror(code));
+  if (code != 0) return fail(ErrorCode::unavailable, "could not resolve " + target->host + ": " + ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found(raw, &::freeaddrinfo);
   for (const addrinfo* entry = found.get(); entry; entry = entry->ai_next) {
     const int fd = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
     sockaddr_storage own{};
     socklen_t size = sizeof own;
-    const bool routed = ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 &&
-                        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    const bool routed =
+        ::connect(fd, entry->ai_addr, entry->ai_addrlen) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
     ::close(fd);
     if (!routed) continue;
     std::string ip = to_text(reinterpret_cast<const sockaddr*>(&own));
     if (!is_link_local(ip)) return ip;
   }
-  return fail(ErrorCode::unavailable,
-              "could not find an address towards " + seed + ": there is no route to it");
+  return fail(ErrorCode::unavailable, "could not find an address towards " + seed + ": there is no route to it");
 }
 
 std::vector<std::string> route_targets(const std::vector<std::string>& seeds, const std::vector<std::string>& peer_ips) {
@@ -177,8 +166,7 @@ std::vector<std::string> route_targets(const std::vector<std::string>& seeds, co
   return ips;
 }
 
-Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
-                                     const std::vector<std::string>& targets) {
+Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise, const std::vector<std::string>& targets) {
   const Family family = family_of(listen.ip);
   if (!advertise.empty()) {
     auto given = resolve_ip_or_interface(advertise, family);
@@ -190,10 +178,9 @@ Result<std::string> choose_advertise(const Endpoint& listen, const std::string& 
                   "give the IP or INTERFACE that others reach this host at");
     if (family_of(*given) == family) return given;
     const bool v4 = family == Family::ipv4;
-    return fail(ErrorCode::invalid,
-                "could not advertise " + named + ": this agent listens on " + (v4 ? "IPv4" : "IPv6") + " only",
-                std::string("give an ") + (v4 ? "IPv4" : "IPv6") + " address, or --listen " +
-                    Endpoint{v4 ? "::" : "0.0.0.0", listen.port}.text());
+    return fail(
+        ErrorCode::invalid, "could not advertise " + named + ": this agent listens on " + (v4 ? "IPv4" : "IPv6") + " only",
+        std::string("give an ") + (v4 ? "IPv4" : "IPv6") + " address, or --listen " + Endpoint{v4 ? "::" : "0.0.0.0", listen.port}.text());
   }
   if (!is_unspecified(listen.ip)) return listen.ip;
   std::vector<std::string> all = targets;
@@ -212,26 +199,21 @@ Result<std::string> only_address(const std::vector<Interface>& all, Family famil
   for (const Interface& interface : all) {
     if (is_loopback(interface.ip) || is_link_local(interface.ip) || family_of(interface.ip) != family) continue;
     others += (others.empty() ? "" : ", ") + interface.ip + " (" + interface.name + ")";
-    if (first.empty())
-      first = interface.ip;
-    else if (interface.ip != first)
-      several = true;
+    if (first.empty()) first = interface.ip;
+    else if (interface.ip != first) several = true;
   }
   if (!first.empty() && !several) return first;
   const std::string kind = family == Family::ipv4 ? "IPv4" : "IPv6";
   return fail(ErrorCode::unavailable,
               "could not choose an address to advertise: this host has no " + kind + " route to anywhere and " +
-                  (first.empty() ? "no " + kind + " address but its own loopback"
-                                 : "several " + kind + " addresses"),
+                  (first.empty() ? "no " + kind + " address but its own loopback" : "several " + kind + " addresses"),
               "give one with --advertise IP or INTERFACE" + (others.empty() ? "" : ": " + others));
 }
 
 std::string check_advertise(const std::string& ip, const std::vector<Interface>& all) {
-  const bool ours =
-      is_loopback(ip) || std::any_of(all.begin(), all.end(), [&](const Interface& i) { return i.ip == ip; });
+  const bool ours = is_loopback(ip) || std::any_of(all.begin(), all.end(), [&](const Interface& i) { return i.ip == ip; });
   if (ours) return "";
-  return "no interface here has the advertised address " + ip +
-         ": right behind address translation only, where others' " +
+  return "no interface here has the advertised address " + ip + ": right behind address translation only, where others' " +
          "connections to it must reach this host; else mend network.advertise";
 }
 

@@ -51,8 +51,7 @@ std::vector<std::string> route_targets(const std::vector<std::string>& seeds, co
 // specific; else the source address towards the first target that has one; without targets that of the default route;
 // without that the only address there is. Never loopback or link-local unless given. Errors: the given address has
 // the other family, or belongs to no interface.
-Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise,
-                                     const std::vector<std::string>& targets);
+Result<std::string> choose_advertise(const Endpoint& listen, const std::string& advertise, const std::vector<std::string>& targets);
 // The only address of `family` that is neither loopback's nor link-local. Errors: there is none, or several.
 Result<std::string> only_address(const std::vector<Interface>& all, Family family);
 // A warning with its cure when no interface has the address; "" when all is well.

@@ -62,8 +62,7 @@ Ending collect(const Child& child, Clock::time_point end, std::string& output, s
       if (got <= 0) {
         waiting[i].fd = -1;
       } else if (i == 0) {
-        if (output.size() + static_cast<std::size_t>(got) > 2 * (kMachineBytes + kFrameHeaderBytes))
-          return Ending::too_long;
+        if (output.size() + static_cast<std::size_t>(got) > 2 * (kMachineBytes + kFrameHeaderBytes)) return Ending::too_long;
         output.append(buffer, static_cast<std::size_t>(got));
       } else {
         errors.append(buffer, std::min(static_cast<std::size_t>(got), kDiscoveryErrorBytes - errors.size()));
@@ -118,8 +117,7 @@ Result<Machine> discover(const DiscoverOptions& options) {
     if (gpu.vendor == "nvidia" && std::exchange(gpu.healthy, false))
       gpu.reason = ("NVML gave no answer: dtrain-discover " + fate).substr(0, kReasonBytes);
   machine->complete = true;
-  machine->warnings.push_back({ErrorCode::unavailable,
-                               "could not ask the NVIDIA GPUs' library: dtrain-discover " + fate,
+  machine->warnings.push_back({ErrorCode::unavailable, "could not ask the NVIDIA GPUs' library: dtrain-discover " + fate,
                                "see what nvidia-smi and the kernel's log say, then start the agent again"});
   return std::move(*machine);
 }

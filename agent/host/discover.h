@@ -11,10 +11,8 @@
 
 namespace dtrain::host {
 
-inline constexpr Duration kDiscoveryPatience =
-    20s;  // from the start to the last answer; then the child is killed
-inline constexpr Duration kKillPatience =
-    1s;  // for a killed child; one that is stuck in a driver is left behind
+inline constexpr Duration kDiscoveryPatience = 20s;        // from the start to the last answer; then the child is killed
+inline constexpr Duration kKillPatience = 1s;              // for a killed child; one that is stuck in a driver is left behind
 inline constexpr std::size_t kDiscoveryErrorBytes = 4096;  // of its stderr; more is read and dropped
 
 struct DiscoverOptions {

@@ -20,8 +20,7 @@ Result<Child> start_child(const std::string& program, std::vector<std::string> a
   std::string library_path = "LD_LIBRARY_PATH=";
   if (const char* value = ::getenv("LD_LIBRARY_PATH")) library_path += value;
   std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin", language = "LC_ALL=C";
-  char* environment[] = {path.data(), language.data(),
-                         library_path.size() > 16 ? library_path.data() : nullptr, nullptr};
+  char* environment[] = {path.data(), language.data(), library_path.size() > 16 ? library_path.data() : nullptr, nullptr};
 
   int output[2], errors[2];
   if (::pipe2(output, O_CLOEXEC) != 0) return not_started(std::string("pipe: ") + ::strerror(errno), "");
@@ -44,13 +43,10 @@ Result<Child> start_child(const std::string& program, std::vector<std::string> a
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int code =
-      ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes, argv.data(), environment);
+  const int code = ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes, argv.data(), environment);
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
-  if (code != 0)
-    return not_started("could not run " + program + ": " + ::strerror(code),
-                          "install or build all of dtrain");
+  if (code != 0) return not_started("could not run " + program + ": " + ::strerror(code), "install or build all of dtrain");
   return child;
 }
 

@@ -123,7 +123,7 @@ std::vector<node::Listener> strangers_on(const DoctorOptions& options) {
 
 std::vector<node::TaskLimit> task_limits(const node::ExamTerms& terms) {
   static const std::map<std::string, decltype(RLIMIT_CORE)> kResources{
-      {"as", RLIMIT_AS},     {"core", RLIMIT_CORE},       {"cpu", RLIMIT_CPU},       {"data", RLIMIT_DATA},  {"fsize", RLIMIT_FSIZE},
+      {"as", RLIMIT_AS},           {"core", RLIMIT_CORE},     {"cpu", RLIMIT_CPU},     {"data", RLIMIT_DATA},  {"fsize", RLIMIT_FSIZE},
       {"memlock", RLIMIT_MEMLOCK}, {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"stack", RLIMIT_STACK}};
   const bool raises = may_raise_limits();
   std::uint64_t most_files = node::kUnlimited;

@@ -12,11 +12,11 @@
 
 namespace dtrain::host {
 
-inline constexpr Duration kLookupsWithin = 5s;         // all names together; a name without an answer by then counts as unanswered
-inline constexpr Duration kContactWithin = 2s;         // one connection
-inline constexpr Duration kContactsWithin = 6s;        // all of them together; the rest are not tried
-inline constexpr std::size_t kContactsAtOnce = 128;    // connections under way
-inline constexpr std::size_t kListenersMost = 1000;    // on task ports; further ones are left out
+inline constexpr Duration kLookupsWithin = 5s;       // all names together; a name without an answer by then counts as unanswered
+inline constexpr Duration kContactWithin = 2s;       // one connection
+inline constexpr Duration kContactsWithin = 6s;      // all of them together; the rest are not tried
+inline constexpr std::size_t kContactsAtOnce = 128;  // connections under way
+inline constexpr std::size_t kListenersMost = 1000;  // on task ports; further ones are left out
 
 struct DoctorOptions {
   node::ExamTerms terms;

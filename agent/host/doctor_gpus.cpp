@@ -16,8 +16,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNvidia = "0x10de";
 // The usual places where a program's loader looks, in order; ld.so.cache has a format of its own.
-constexpr std::array kLibraryDirectories{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib/powerpc64le-linux-gnu",
-                                         "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/lib", "/usr/local/lib64"};
+constexpr std::array kLibraryDirectories{"/usr/lib/x86_64-linux-gnu",
+                                         "/usr/lib/aarch64-linux-gnu",
+                                         "/usr/lib/powerpc64le-linux-gnu",
+                                         "/usr/lib64",
+                                         "/usr/lib",
+                                         "/usr/local/nvidia/lib64",
+                                         "/usr/local/lib",
+                                         "/usr/local/lib64"};
 
 std::string word(const fs::path& path) {
   std::ifstream file(path);

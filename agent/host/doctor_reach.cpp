@@ -42,18 +42,10 @@ struct Try {
 
 void settle(node::Contact& contact, int cause) {
   switch (cause) {
-    case 0:
-      contact.answer = Answer::accepts;
-      return;
-    case ECONNREFUSED:
-      contact.answer = Answer::refused;
-      return;
-    case ETIMEDOUT:
-      contact.answer = Answer::silent;
-      return;
-    default:
-      contact.answer = Answer::failed;
-      contact.cause = ::strerror(cause);
+    case 0: contact.answer = Answer::accepts; return;
+    case ECONNREFUSED: contact.answer = Answer::refused; return;
+    case ETIMEDOUT: contact.answer = Answer::silent; return;
+    default: contact.answer = Answer::failed; contact.cause = ::strerror(cause);
   }
 }
 

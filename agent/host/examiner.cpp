@@ -48,9 +48,7 @@ Result<std::unique_ptr<Examiner>> Examiner::open() {
 
 Examiner::~Examiner() = default;
 
-int Examiner::fd() const {
-  return shared_->news.fd();
-}
+int Examiner::fd() const { return shared_->news.fd(); }
 
 void Examiner::begin(std::uint64_t token, DoctorOptions options) {
   const auto refuse = [&](const std::string& cause) {
@@ -58,8 +56,7 @@ void Examiner::begin(std::uint64_t token, DoctorOptions options) {
     shared_->news.raise();
   };
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->running >= kExaminations)
-    return refuse(std::to_string(kExaminations) + " earlier examinations of it have not ended");
+  if (shared_->running >= kExaminations) return refuse(std::to_string(kExaminations) + " earlier examinations of it have not ended");
   // Detached: the agent must be able to stop while a disk hangs. What the thread uses is shared.
   try {
     std::thread([shared = shared_, token, options = std::move(options)] { shared->tell(token, examine_or_say_why(options)); }).detach();

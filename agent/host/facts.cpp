@@ -73,8 +73,7 @@ Result<Capacity> total_capacity() {
 Capacity after_reserve(const Capacity& total, const ReserveOptions& reserve) {
   const std::uint64_t cpu = reserve.cpu_millis.value_or(std::min(kReservedCpuMillis, total.cpu_millis / 2));
   const std::uint64_t memory = reserve.memory_bytes.value_or(std::min(kReservedMemory, total.memory_bytes / 4));
-  return Capacity{total.cpu_millis - std::min(cpu, total.cpu_millis),
-                  total.memory_bytes - std::min(memory, total.memory_bytes)};
+  return Capacity{total.cpu_millis - std::min(cpu, total.cpu_millis), total.memory_bytes - std::min(memory, total.memory_bytes)};
 }
 
 Result<std::string> boot_id() {

@@ -17,10 +17,10 @@
 namespace dtrain::host {
 namespace {
 
-constexpr std::size_t kRecordBytes = 8 << 10;  // the longest that /dev/kmsg gives
-constexpr std::size_t kCauseBytes = 1 << 10;   // of what a child says when it fails; the rest is left out
+constexpr std::size_t kRecordBytes = 8 << 10;   // the longest that /dev/kmsg gives
+constexpr std::size_t kCauseBytes = 1 << 10;    // of what a child says when it fails; the rest is left out
 constexpr std::size_t kOutputBytes = 64 << 10;  // of one sample, and as many of errors; with more it is killed
-constexpr int kReadsAtOnce = 8;  // of one pipe, which holds no more; the loop has other work
+constexpr int kReadsAtOnce = 8;                 // of one pipe, which holds no more; the loop has other work
 
 enum class Source : unsigned char { log, output, errors, child };
 
@@ -66,9 +66,7 @@ GpuWatch::~GpuWatch() {
   reap();  // one that is stuck in a driver is left behind; init will reap it
 }
 
-Instant GpuWatch::deadline() const {
-  return std::min(look_ == nullptr ? next_look_ : look_->limit, next_log_);
-}
+Instant GpuWatch::deadline() const { return std::min(look_ == nullptr ? next_look_ : look_->limit, next_log_); }
 
 // Without the log, as for an agent that is not root, only measurements remain.
 void GpuWatch::open_log() {
@@ -113,8 +111,8 @@ void GpuWatch::start_look(Instant now) {
   look->limit = now + kLookPatience;
   look->pid_fd.reset(static_cast<int>(::syscall(SYS_pidfd_open, look->child.pid, 0)));
   for (const int fd : {look->child.output.get(), look->child.errors.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
-  if (!look->pid_fd || !epoll_.add(look->pid_fd.get(), tag(Source::child)) ||
-      !epoll_.add(look->child.output.get(), tag(Source::output)) || !epoll_.add(look->child.errors.get(), tag(Source::errors))) {
+  if (!look->pid_fd || !epoll_.add(look->pid_fd.get(), tag(Source::child)) || !epoll_.add(look->child.output.get(), tag(Source::output)) ||
+      !epoll_.add(look->child.errors.get(), tag(Source::errors))) {
     const int cause = errno;
     ::kill(ending_ = look->child.pid, SIGKILL);
     return fail_look(not_looked(::strerror(cause)));
@@ -160,17 +158,12 @@ void GpuWatch::dispatch(Instant now) {
   bool ended = false;
   for (const epoll_event& event : epoll_.ready(events)) {
     const auto source = static_cast<Source>(event.data.u64);
-    if (source == Source::log)
-      read_log(now);
-    else if (look_ != nullptr)
-      read_look(), ended = ended || source == Source::child;
+    if (source == Source::log) read_log(now);
+    else if (look_ != nullptr) read_look(), ended = ended || source == Source::child;
   }
-  if (ended)
-    end_look("cannot be waited for");
-  else if (look_ != nullptr && std::max(look_->output.size(), look_->errors.size()) == kOutputBytes)
-    end_look("said too much");
-  else if (look_ != nullptr && look_->limit <= now)
-    end_look("did not end in time");
+  if (ended) end_look("cannot be waited for");
+  else if (look_ != nullptr && std::max(look_->output.size(), look_->errors.size()) == kOutputBytes) end_look("said too much");
+  else if (look_ != nullptr && look_->limit <= now) end_look("did not end in time");
   if (look_ == nullptr && next_look_ <= now) start_look(now);
   if (next_log_ > now || !log_) return;
   next_log_ = kNever;

@@ -18,7 +18,7 @@
 namespace dtrain::host {
 
 inline constexpr Duration kLookEvery = 1min;
-inline constexpr Duration kLookSoonest = 5s;     // after the previous sample, if the kernel's log asks for one
+inline constexpr Duration kLookSoonest = 5s;  // after the previous sample, if the kernel's log asks for one
 // Then the child is killed, and its output until then counts. A child that is stuck in a driver dies when the driver
 // lets go of it: until then no other sample is taken, which is reported.
 inline constexpr Duration kLookPatience = 20s;
@@ -69,7 +69,7 @@ class GpuWatch {
   pid_t ending_ = -1;           // the killed child of an earlier sample, which has not been seen to end
   Instant next_look_{};
   UniqueFd log_;
-  Instant next_log_ = kNever;   // the log has more, to be read after a pause
+  Instant next_log_ = kNever;  // the log has more, to be read after a pause
   Instant last_look_{};
   std::string last_failure_;
 };

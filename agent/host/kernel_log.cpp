@@ -36,7 +36,8 @@ std::string words_of(std::string_view text) {
     text.remove_prefix(std::min(text.find(','), text.size()));
   }
   std::string words(text.substr(0, kFaultTextBytes));
-  std::ranges::replace_if(words, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  std::ranges::replace_if(
+      words, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   while (!words.empty() && (words.back() == '.' || words.back() == ' ')) words.pop_back();
   return words;
 }

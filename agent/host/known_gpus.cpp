@@ -17,9 +17,7 @@ tl::unexpected<Error> invalid(const std::string& cause) {
 
 }  // namespace
 
-std::string known_gpu_text(const KnownGpu& gpu) {
-  return std::to_string(gpu.index) + " " + gpu.pci;
-}
+std::string known_gpu_text(const KnownGpu& gpu) { return std::to_string(gpu.index) + " " + gpu.pci; }
 
 Result<KnownGpu> parse_known_gpu(std::string_view text) {
   KnownGpu gpu;

@@ -14,7 +14,7 @@ namespace dtrain::host {
 // GPUs of one machine. Further present ones are left out, with a warning; of those that are no longer there, the ones
 // with the lowest numbers are forgotten.
 inline constexpr std::size_t kMostGpus = 32;
-inline constexpr std::uint32_t kMostIndex = 999'999;      // of a file; a larger one is damage
+inline constexpr std::uint32_t kMostIndex = 999'999;     // of a file; a larger one is damage
 inline constexpr std::size_t kKnownGpusBytes = 4 << 10;  // a larger file was not written by dtrain
 
 struct KnownGpu {

@@ -117,10 +117,8 @@ std::vector<PortOwner> listeners(std::uint16_t first, std::uint16_t last, std::s
   std::vector<PortOwner> owners;
   for (const auto& [port, socket] : sockets) {
     const auto pid = pids.find(socket);
-    if (pid == pids.end())
-      owners.push_back({port, 0, ""});
-    else
-      owners.push_back({port, static_cast<pid_t>(std::stol(pid->second)), name_of(pid->second)});
+    if (pid == pids.end()) owners.push_back({port, 0, ""});
+    else owners.push_back({port, static_cast<pid_t>(std::stol(pid->second)), name_of(pid->second)});
   }
   return owners;
 }
@@ -147,9 +145,8 @@ Result<ListenPort> ListenPort::reserve(const Endpoint& endpoint, bool lingering,
     return fail(ErrorCode::io, what + ::strerror(cause), "give another --listen IP:PORT");
   }
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) == 0)
-    port.endpoint_.port = ntohs(address.storage.ss_family == AF_INET
-                                    ? reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port
-                                    : reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
+    port.endpoint_.port = ntohs(address.storage.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port
+                                                                     : reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
   return port;
 }
 

@@ -16,9 +16,8 @@
 
 namespace dtrain::host {
 
-inline constexpr std::size_t kMachineBytes = 1 << 20;  // one frame; a longer one: the answer is refused
-inline constexpr std::size_t kTopologyTextBytes =
-    2 << 10;  // it travels with the facts; longer: cut, and says so
+inline constexpr std::size_t kMachineBytes = 1 << 20;        // one frame; a longer one: the answer is refused
+inline constexpr std::size_t kTopologyTextBytes = 2 << 10;   // it travels with the facts; longer: cut, and says so
 inline constexpr std::size_t kTopologyFileBytes = 16 << 20;  // a larger file is refused
 inline constexpr std::size_t kDeviceTextBytes = 64;          // model and UUID; longer: cut
 inline constexpr std::size_t kReasonBytes = 128;             // why a GPU is not healthy; longer: cut
@@ -30,10 +29,9 @@ struct Machine {
   std::uint64_t memory_bytes = 0;
   std::uint32_t packages = 0, numa_nodes = 0;
   std::vector<task::HostCpu> cpu_list;  // the same CPUs one by one, in order of index
-  std::vector<node::Gpu>
-      gpus;              // in order of index, without excluded ones, and with GPUs that were here once
-  std::vector<KnownGpu> known;  // the index of every GPU, as it must be remembered
-  std::string topology;  // for people: packages, NUMA nodes, cores, GPUs; at most kTopologyTextBytes
+  std::vector<node::Gpu> gpus;          // in order of index, without excluded ones, and with GPUs that were here once
+  std::vector<KnownGpu> known;          // the index of every GPU, as it must be remembered
+  std::string topology;                 // for people: packages, NUMA nodes, cores, GPUs; at most kTopologyTextBytes
   std::vector<Error> warnings;
   template <class V>
   void fields(V& v) {

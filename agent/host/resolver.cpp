@@ -30,11 +30,9 @@ std::vector<std::string> addresses_of(const std::string& name) {
   for (const addrinfo* entry = found.get(); entry && ips.size() < kAddressesOfName; entry = entry->ai_next) {
     char text[INET6_ADDRSTRLEN] = "";
     if (entry->ai_family == AF_INET)
-      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ai_addr)->sin_addr, text,
-                  sizeof text);
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ai_addr)->sin_addr, text, sizeof text);
     else if (entry->ai_family == AF_INET6)
-      ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(entry->ai_addr)->sin6_addr, text,
-                  sizeof text);
+      ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(entry->ai_addr)->sin6_addr, text, sizeof text);
     if (text[0] != '\0' && std::find(ips.begin(), ips.end(), text) == ips.end()) ips.emplace_back(text);
   }
   return ips;
@@ -63,8 +61,7 @@ Result<Seed> parse_seed(std::string_view text) {
   seed.host = host;
   if (!port.empty()) {
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), seed.port);
-    if (error != std::errc() || end != port.data() + port.size() || seed.port == 0)
-      return wrong("the port must be 1 to 65535");
+    if (error != std::errc() || end != port.data() + port.size() || seed.port == 0) return wrong("the port must be 1 to 65535");
   }
   return seed;
 }
@@ -78,25 +75,20 @@ struct Resolver::Shared {
 
 Result<std::unique_ptr<Resolver>> Resolver::open() {
   auto shared = std::make_shared<Shared>();
-  if (!shared->news)
-    return fail(ErrorCode::io, std::string("could not create the resolver's eventfd: ") + ::strerror(errno));
+  if (!shared->news) return fail(ErrorCode::io, std::string("could not create the resolver's eventfd: ") + ::strerror(errno));
   return std::unique_ptr<Resolver>(new Resolver(std::move(shared)));
 }
 
 Resolver::~Resolver() = default;
 
-int Resolver::fd() const {
-  return shared_->news.fd();
-}
+int Resolver::fd() const { return shared_->news.fd(); }
 
 void Resolver::resolve(const std::vector<Seed>& seeds, const Sink& sink) {
   std::vector<Endpoint> known;
   std::vector<Seed> names;
   for (const Seed& seed : seeds) {
-    if (is_ip(seed.host))
-      known.push_back({seed.host, seed.port});
-    else
-      names.push_back(seed);
+    if (is_ip(seed.host)) known.push_back({seed.host, seed.port});
+    else names.push_back(seed);
   }
   if (!known.empty() || names.empty()) sink(known);
   if (names.empty()) return;

@@ -11,9 +11,7 @@
 namespace dtrain::loop {
 namespace {
 
-std::uint64_t pack(int fd, std::uint32_t serial) {
-  return (std::uint64_t{serial} << 32) | static_cast<std::uint32_t>(fd);
-}
+std::uint64_t pack(int fd, std::uint32_t serial) { return (std::uint64_t{serial} << 32) | static_cast<std::uint32_t>(fd); }
 
 }  // namespace
 
@@ -55,8 +53,7 @@ int Loop::wait(epoll_event* ready, Instant deadline) {
   if (n >= 0 || (errno != ENOSYS && errno != EPERM)) return n;
   // Older container sandboxes refuse the newer call: then whole milliseconds, rounded up so that the loop never spins.
   int milliseconds = -1;
-  if (limit)
-    milliseconds = static_cast<int>(std::min<std::int64_t>((left + 999'999ns) / 1ms, std::numeric_limits<int>::max()));
+  if (limit) milliseconds = static_cast<int>(std::min<std::int64_t>((left + 999'999ns) / 1ms, std::numeric_limits<int>::max()));
   return ::epoll_wait(epoll_.fd(), ready, kReadyPerTurn, milliseconds);
 }
 
@@ -73,7 +70,7 @@ Status Loop::turn(Instant deadline) {
     const auto serial = static_cast<std::uint32_t>(ready[i].data.u64 >> 32);
     const auto found = watches_.find(fd);
     if (found == watches_.end() || found->second.serial != serial) continue;  // unwatched earlier in this turn
-    const Callback callback = found->second.callback;  // a copy: the callback may unwatch itself
+    const Callback callback = found->second.callback;                         // a copy: the callback may unwatch itself
     callback(ready[i].events);
   }
   return {};

@@ -13,10 +13,10 @@
 
 namespace dtrain::loop {
 
-inline constexpr Duration kTellEvery = 5s;             // longest time between two updates of the status line
+inline constexpr Duration kTellEvery = 5s;  // longest time between two updates of the status line
 inline constexpr int kSignsPerWatchdog = 3;
-inline constexpr Duration kShortestTell = 100ms;       // shortest, whatever the manager asks for
-inline constexpr std::size_t kStatusBytes = 1024;      // of the line; what is longer is cut
+inline constexpr Duration kShortestTell = 100ms;   // shortest, whatever the manager asks for
+inline constexpr std::size_t kStatusBytes = 1024;  // of the line; what is longer is cut
 
 class ServiceManager {
  public:
@@ -37,11 +37,11 @@ class ServiceManager {
   void send(std::string text, const std::string& status);
 
   UniqueFd fd_;
-  std::string name_;        // of the manager's socket
+  std::string name_;  // of the manager's socket
   bool watches_ = false;
   Duration period_ = kTellEvery;
   Instant next_ = kNever;
-  std::string said_;        // the line that the manager has
+  std::string said_;  // the line that the manager has
 };
 
 }  // namespace dtrain::loop

@@ -15,14 +15,12 @@ namespace dtrain::net {
 namespace {
 
 constexpr Duration kShutFor = 1s;
-constexpr int kWatched = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_DISCONNECTED |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+constexpr int kWatched = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                         ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
 
 }  // namespace
 
-Result<std::unique_ptr<BoundRouter>> BoundRouter::open(const ZmqContext& context, Poller& poller, Options options,
-                                                       const KeyPair* serves) {
+Result<std::unique_ptr<BoundRouter>> BoundRouter::open(const ZmqContext& context, Poller& poller, Options options, const KeyPair* serves) {
   auto listener = ListenSocket::open(options.at);
   if (!listener) return fail(listener.error());
   auto socket = ZmqSocket::open(context, ZMQ_ROUTER);
@@ -33,8 +31,7 @@ Result<std::unique_ptr<BoundRouter>> BoundRouter::open(const ZmqContext& context
   if (!events) return fail(events.error());
   std::unique_ptr<BoundRouter> router(new BoundRouter(poller, std::move(*listener), std::move(*socket), std::move(*events),
                                                       "tcp://" + options.at.text(), options.handshake_next));
-  if (auto added = poller.add(router->socket_.fd(), EPOLLIN, {PollTag::Kind::router, options.serial}); !added)
-    return fail(added.error());
+  if (auto added = poller.add(router->socket_.fd(), EPOLLIN, {PollTag::Kind::router, options.serial}); !added) return fail(added.error());
   if (auto added = poller.add(router->events_.fd(), EPOLLIN, {PollTag::Kind::router_monitor, options.serial}); !added)
     return fail(added.error());
   if (auto bound = router->bind(serves); !bound) return fail(bound.error());
@@ -59,13 +56,11 @@ BoundRouter::~BoundRouter() {
 Status BoundRouter::bind(const KeyPair* serves) {
   const int fd = listener_.duplicate();
   if (fd < 0)
-    return fail(ErrorCode::limit, "could not listen on " + endpoint_ + ": " + ::strerror(errno),
-                "raise LimitNOFILE of the agent");
+    return fail(ErrorCode::limit, "could not listen on " + endpoint_ + ": " + ::strerror(errno), "raise LimitNOFILE of the agent");
   bool set = socket_.set(ZMQ_USE_FD, fd);
   if (set && serves != nullptr) {
     set = socket_.set(ZMQ_CURVE_SERVER, 1) &&
-          socket_.set(ZMQ_CURVE_SECRETKEY,
-                      {reinterpret_cast<const char*>(serves->secret_key.data()), serves->secret_key.size()});
+          socket_.set(ZMQ_CURVE_SECRETKEY, {reinterpret_cast<const char*>(serves->secret_key.data()), serves->secret_key.size()});
   }
   if (set && socket_.bind(endpoint_)) {
     bound_ = true;
@@ -142,9 +137,8 @@ bool BoundRouter::watch(Instant now, QuietLog& log) {
   if (exhausted == 0) return more;
   const std::optional<int> turned = listener_.turn_away();
   turned_away_ += static_cast<std::uint64_t>(turned.value_or(0));
-  log.warn(
-      now, "net.descriptors-exhausted", ::strerror(exhausted), endpoint_,
-      "connections are turned away until some are free: raise LimitNOFILE of the agent, or see who connects");
+  log.warn(now, "net.descriptors-exhausted", ::strerror(exhausted), endpoint_,
+           "connections are turned away until some are free: raise LimitNOFILE of the agent, or see who connects");
   if (!turned) shut(now);
   return more;
 }
@@ -154,16 +148,11 @@ bool BoundRouter::watch_events(Instant now, QuietLog& log, int& exhausted) {
     const auto event = events_.next();
     if (!event) return false;
     switch (event->what) {
-      case ZMQ_EVENT_ACCEPTED:
-        note_inbound(event->value);
-        break;
+      case ZMQ_EVENT_ACCEPTED: note_inbound(event->value); break;
       case ZMQ_EVENT_ACCEPT_FAILED:
-        if (event->value == EMFILE || event->value == ENFILE || event->value == ENOMEM)
-          exhausted = event->value;
+        if (event->value == EMFILE || event->value == ENFILE || event->value == ENOMEM) exhausted = event->value;
         break;
-      case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        failed_ = true;
-        continue;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL: failed_ = true; continue;
       case ZMQ_EVENT_DISCONNECTED: {
         const std::string from = forget_inbound(event->value);
         if (failed_) {

@@ -72,10 +72,10 @@ class BoundRouter {
   const std::string handshake_next_;
   bool bound_ = false;
   Instant shut_until_ = kNever;
-  std::map<int, std::string> inbound_;  // descriptor -> address
+  std::map<int, std::string> inbound_;       // descriptor -> address
   std::map<std::string, std::size_t> from_;  // address -> how many of inbound_
-  std::size_t inbound_peak_ = 0;        // since memory was given back
-  bool failed_ = false;  // the last event was a failed handshake: the next names its descriptor
+  std::size_t inbound_peak_ = 0;             // since memory was given back
+  bool failed_ = false;                      // the last event was a failed handshake: the next names its descriptor
   std::uint64_t handshakes_failed_ = 0, handshakes_incomplete_ = 0, turned_away_ = 0;
 };
 

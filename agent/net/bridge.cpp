@@ -23,16 +23,13 @@ void Bridge::hand_on() {
 
 void Bridge::give(Instant now, const Send& send, std::string message) {
   switch (send(message)) {
-    case ZmqSocket::Sent::done:
-      return;
+    case ZmqSocket::Sent::done: return;
     case ZmqSocket::Sent::busy:
       held_ = std::move(message);
       retry_at_ = now + kBridgeRetry;
       return;
     case ZmqSocket::Sent::unreachable:
-    case ZmqSocket::Sent::failed:
-      lost_ = true;
-      return;
+    case ZmqSocket::Sent::failed: lost_ = true; return;
   }
 }
 
@@ -43,10 +40,8 @@ void Bridge::take(Instant now, const Send& send) {
     const ssize_t n = ::recv(local_, chunk.data(), end_.room(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n <= 0)
-      heard_all_ = true;
-    else
-      give(now, send, wire::encode_bridge(end_.say({chunk.data(), static_cast<std::size_t>(n)})));
+    if (n <= 0) heard_all_ = true;
+    else give(now, send, wire::encode_bridge(end_.say({chunk.data(), static_cast<std::size_t>(n)})));
   }
 }
 

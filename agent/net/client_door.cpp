@@ -17,19 +17,18 @@ namespace dtrain::net {
 namespace {
 
 constexpr int kIoThreadsOfDoor = 1;
-constexpr int kLastWordsMs = 200;            // for unsent messages when the agent ends
-constexpr int kSocketsOfDoor = 16;           // the router, its monitor's pair, ZAP, and ZeroMQ's own end of it
+constexpr int kLastWordsMs = 200;   // for unsent messages when the agent ends
+constexpr int kSocketsOfDoor = 16;  // the router, its monitor's pair, ZAP, and ZeroMQ's own end of it
 constexpr std::size_t kQuestionsPerTurn = 128;
-constexpr std::size_t kNameBytes = 5;        // of the names that ROUTER assigns: a zero and a number
+constexpr std::size_t kNameBytes = 5;  // of the names that ROUTER assigns: a zero and a number
 constexpr std::string_view kHandshakeNext =
     "it knows none of this cluster's keys for clients, or is no dtrainctl: have its key file made anew (dtrainctl keygen --client)";
 
 bool set_up_door(ZmqSocket& socket, const std::string& ip) {
   return socket.set(ZMQ_LINGER, kLastWordsMs) && socket.set(ZMQ_SNDHWM, kDoorHighWater) && socket.set(ZMQ_RCVHWM, kDoorHighWater) &&
-         socket.set(ZMQ_MAXMSGSIZE, kBridgeFrameBytes) &&
-         socket.set(ZMQ_HANDSHAKE_IVL, kHandshakeMs) && socket.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) &&
-         socket.set(ZMQ_BACKLOG, kBacklog) && socket.set(ZMQ_ZAP_DOMAIN, std::string_view("dtrain-clients")) &&
-         (ip.find(':') == std::string::npos || socket.set(ZMQ_IPV6, 1));
+         socket.set(ZMQ_MAXMSGSIZE, kBridgeFrameBytes) && socket.set(ZMQ_HANDSHAKE_IVL, kHandshakeMs) &&
+         socket.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) && socket.set(ZMQ_BACKLOG, kBacklog) &&
+         socket.set(ZMQ_ZAP_DOMAIN, std::string_view("dtrain-clients")) && (ip.find(':') == std::string::npos || socket.set(ZMQ_IPV6, 1));
 }
 
 // Reads and drops the other frames of a message. Returns false if there were none.
@@ -251,14 +250,11 @@ void ClientDoor::pump(Instant now, std::uint64_t serial) {
   const auto visit = visits_.find(serial);
   if (visit == visits_.end()) return;
   switch (visit->second.bridge->pump(now, [&](std::string_view message) { return send(visit->second.name, message); })) {
-    case Bridge::State::open:
-      return;
-    case Bridge::State::silent:
-      return end(visit, true);
+    case Bridge::State::open: return;
+    case Bridge::State::silent: return end(visit, true);
     case Bridge::State::ended:
     case Bridge::State::closed:
-    case Bridge::State::lost:
-      return end(visit, false);
+    case Bridge::State::lost: return end(visit, false);
   }
 }
 

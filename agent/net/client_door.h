@@ -29,11 +29,11 @@
 
 namespace dtrain::net {
 
-inline constexpr std::uint16_t kClientPortAbove = 2;   // above the gossip port
+inline constexpr std::uint16_t kClientPortAbove = 2;  // above the gossip port
 inline constexpr std::size_t kDoorVisits = 128;
 inline constexpr std::size_t kVisitsPerKey = 32;
-inline constexpr std::size_t kDoorPerAddress = 256;    // TCP connections
-inline constexpr int kDoorHighWater = 128;             // messages of one connection in ZeroMQ's queue, in each direction
+inline constexpr std::size_t kDoorPerAddress = 256;  // TCP connections
+inline constexpr int kDoorHighWater = 128;           // messages of one connection in ZeroMQ's queue, in each direction
 inline constexpr std::size_t kDoorMessagesPerTurn = 256;
 
 class ClientDoor {
@@ -95,9 +95,9 @@ class ClientDoor {
   std::unique_ptr<ZapSocket> zap_;  // opened before the router, so that nobody gets in unchecked
   std::unique_ptr<BoundRouter> router_;
   std::map<CurveKey, std::string> users_;
-  Visits visits_;                             // by serial in the poller
+  Visits visits_;                               // by serial in the poller
   std::map<std::string, std::uint64_t> named_;  // -> serial
-  std::set<PollTag> unfinished_;              // there is more to do for these; their descriptors may stay silent
+  std::set<PollTag> unfinished_;                // there is more to do for these; their descriptors may stay silent
   std::uint64_t next_serial_ = 1;
   std::uint64_t refused_ = 0;
 };

@@ -37,7 +37,7 @@ using Deadline = ClientLink::Deadline;
 constexpr std::chrono::seconds kConnectTime{3};    // to one address
 constexpr std::chrono::seconds kHandshakeTime{3};  // with one of the agents' keys
 constexpr std::chrono::seconds kHelloTime{10};     // for the agent's loop to answer
-constexpr int kClientSockets = 64;  // three for each key that is tried; closed ones count until ZeroMQ has reaped them
+constexpr int kClientSockets = 64;                 // three for each key that is tried; closed ones count until ZeroMQ has reaped them
 constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED |
                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr const char* kNotThereNext =
@@ -122,10 +122,8 @@ std::string probe(const std::string& address, Deadline deadline) {
     do ready = ::poll(&waiting, 1, milliseconds_until(deadline));
     while (ready < 0 && errno == EINTR);
     socklen_t size = sizeof cause;
-    if (ready <= 0)
-      cause = ETIMEDOUT;
-    else if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &size) != 0)
-      cause = errno;
+    if (ready <= 0) cause = ETIMEDOUT;
+    else if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &size) != 0) cause = errno;
   }
   if (fd >= 0) ::close(fd);
   return cause == 0 ? "" : ::strerror(cause);
@@ -136,7 +134,10 @@ std::string probe(const std::string& address, Deadline deadline) {
 class ZmqClientLink final : public ClientLink {
  public:
   ZmqClientLink(std::string address, ZmqContext context, Poller poller, int mine, int theirs)
-      : address_(std::move(address)), context_(std::move(context)), poller_(std::move(poller)), theirs_(theirs),
+      : address_(std::move(address)),
+        context_(std::move(context)),
+        poller_(std::move(poller)),
+        theirs_(theirs),
         bridge_(std::make_unique<Bridge>(mine, boot_now())) {}
   ~ZmqClientLink() override;
 
@@ -209,13 +210,11 @@ Result<ZmqClientLink::Handshake> ZmqClientLink::connect(const std::string& to, c
   auto socket = ZmqSocket::open(context_, ZMQ_DEALER);
   if (!socket) return could_not();
   socket_ = std::move(*socket);
-  const bool set = socket_.set(ZMQ_LINGER, static_cast<int>(kFarewell.count())) &&
-                   socket_.set(ZMQ_MAXMSGSIZE, kBridgeFrameBytes) &&
+  const bool set = socket_.set(ZMQ_LINGER, static_cast<int>(kFarewell.count())) && socket_.set(ZMQ_MAXMSGSIZE, kBridgeFrameBytes) &&
                    socket_.set(ZMQ_HANDSHAKE_IVL, static_cast<int>(std::chrono::milliseconds(kHandshakeTime).count())) &&
-                   socket_.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) && socket_.set(ZMQ_RECONNECT_IVL, -1) &&
-                   socket_.set(ZMQ_IMMEDIATE, 1) && (!to.starts_with('[') || socket_.set(ZMQ_IPV6, 1)) &&
-                   socket_.set(ZMQ_CURVE_SERVERKEY, view(agents)) && socket_.set(ZMQ_CURVE_PUBLICKEY, view(own.public_key)) &&
-                   socket_.set(ZMQ_CURVE_SECRETKEY, view(own.secret_key));
+                   socket_.set(ZMQ_TCP_MAXRT, kTcpMaxRetransmitMs) && socket_.set(ZMQ_RECONNECT_IVL, -1) && socket_.set(ZMQ_IMMEDIATE, 1) &&
+                   (!to.starts_with('[') || socket_.set(ZMQ_IPV6, 1)) && socket_.set(ZMQ_CURVE_SERVERKEY, view(agents)) &&
+                   socket_.set(ZMQ_CURVE_PUBLICKEY, view(own.public_key)) && socket_.set(ZMQ_CURVE_SECRETKEY, view(own.secret_key));
   if (!set) return could_not();
   auto events = SocketEvents::open(context_, socket_, "events-" + std::to_string(++connections_), kWatched);
   if (!events) return could_not();
@@ -363,8 +362,7 @@ Result<std::unique_ptr<ClientLink>> ClientLink::open(const std::string& address,
     if (handshake != ZmqClientLink::Handshake::failed) break;
   }
   switch (handshake) {
-    case ZmqClientLink::Handshake::done:
-      break;
+    case ZmqClientLink::Handshake::done: break;
     case ZmqClientLink::Handshake::unknown_key:
       return could_not(ErrorCode::refused, "it does not know your key",
                        "ask an administrator for the line `" + wire::key_text(keys.own.public_key) +

@@ -53,8 +53,7 @@ Result<ClusterKeys> read_key_file(const std::string& path) {
     const KeyPair pair{(*parsed)[i].public_key, (*parsed)[i].secret_key};
     CurveKey expected{};
     if (::crypto_scalarmult_base(expected.data(), pair.secret_key.data()) != 0 || expected != pair.public_key)
-      return unreadable(path, ErrorCode::damaged,
-                        "the public key of pair " + std::to_string(i + 1) + " does not belong to its secret",
+      return unreadable(path, ErrorCode::damaged, "the public key of pair " + std::to_string(i + 1) + " does not belong to its secret",
                         "copy the file again from a host where it works");
     keys.pairs.push_back(pair);
   }
@@ -76,8 +75,7 @@ KeyPair door_key(const KeyPair& cluster) { return derive(kDoorKeyLabel, {}, clus
 
 std::string key_print(const CurveKey& public_key) {
   std::array<std::uint8_t, crypto_generichash_BYTES> hash{};
-  CHECK(::crypto_generichash(hash.data(), hash.size(), public_key.data(), public_key.size(), nullptr, 0) ==
-        0);
+  CHECK(::crypto_generichash(hash.data(), hash.size(), public_key.data(), public_key.size(), nullptr, 0) == 0);
   std::string print;
   for (std::size_t i = 0; i < kPrintBytes; ++i) {
     print.push_back("0123456789abcdef"[hash[i] >> 4]);

@@ -17,10 +17,10 @@ namespace {
 
 constexpr int kEventsPerTurn = 64;
 constexpr int kAcceptsPerTurn = 32;
-constexpr int kMessagesPerTurn = 64;               // of one connection
+constexpr int kMessagesPerTurn = 64;  // of one connection
 constexpr std::size_t kReadChunk = 64 << 10;
-constexpr std::size_t kReadPerTurn = 512 << 10;    // of one connection
-constexpr std::size_t kKeptBuffer = 4 << 10;       // an idle connection keeps no more memory than this
+constexpr std::size_t kReadPerTurn = 512 << 10;  // of one connection
+constexpr std::size_t kKeptBuffer = 4 << 10;     // an idle connection keeps no more memory than this
 constexpr std::uint64_t kListenerId = 0;
 
 // What does not fit into the socket is dropped.
@@ -40,14 +40,14 @@ struct ControlServer::Connection {
   LastClose& last_close;
   std::uint32_t uid = 0;
   wire::Deframer input;
-  std::size_t counted_input = 0;   // part of total_input_
-  std::size_t largest_input = 0;   // since the buffer was last given back
+  std::size_t counted_input = 0;  // part of total_input_
+  std::size_t largest_input = 0;  // since the buffer was last given back
   std::string output;
-  std::size_t sent = 0;            // part of output that was sent
+  std::size_t sent = 0;  // part of output that was sent
   std::uint32_t interest = 0;
   bool paused = false;
-  bool closing = false;            // reads nothing any more, and closes when output is empty
-  Instant timer = kNever;          // for an unfinished message, or for linger
+  bool closing = false;    // reads nothing any more, and closes when output is empty
+  Instant timer = kNever;  // for an unfinished message, or for linger
 
   ~Connection() { last_close.close(fd); }
   std::size_t unsent() const { return output.size() - sent; }
@@ -69,8 +69,13 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& 
 
 ControlServer::ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd,
                              Epoll epoll, LastClose last_close)
-    : path_(std::move(path)), limits_(limits), unwelcome_(std::move(unwelcome)), listen_fd_(listen_fd), epoll_(std::move(epoll)),
-      last_close_(std::move(last_close)), spare_(open_spare()) {}
+    : path_(std::move(path)),
+      limits_(limits),
+      unwelcome_(std::move(unwelcome)),
+      listen_fd_(listen_fd),
+      epoll_(std::move(epoll)),
+      last_close_(std::move(last_close)),
+      spare_(open_spare()) {}
 
 ControlServer::~ControlServer() {
   ::unlink(path_.c_str());
@@ -130,8 +135,7 @@ bool ControlServer::is_full(int fd, std::uint32_t uid) const {
   const std::size_t room = limits_.connections - (root ? 0 : std::min(limits_.connections, limits_.connections_of_root));
   const auto own = of_user_.find(uid);
   std::string open;
-  if (connections_.size() >= room)
-    open = std::to_string(connections_.size()) + " are open";
+  if (connections_.size() >= room) open = std::to_string(connections_.size()) + " are open";
   else if (!root && own != of_user_.end() && own->second >= limits_.connections_of_user)
     open = std::to_string(own->second) + " of yours are open";
   if (open.empty()) return false;
@@ -165,9 +169,7 @@ void ControlServer::refuse_one() {
   spare_ = open_spare();
 }
 
-void ControlServer::watch_listener(bool on) {
-  (void)epoll_.change(listen_fd_, kListenerId, on ? static_cast<std::uint32_t>(EPOLLIN) : 0);
-}
+void ControlServer::watch_listener(bool on) { (void)epoll_.change(listen_fd_, kListenerId, on ? static_cast<std::uint32_t>(EPOLLIN) : 0); }
 
 // Connections can be neither accepted nor refused: new ones wait in the listener's queue.
 void ControlServer::shut() {
@@ -210,8 +212,7 @@ void ControlServer::read_some(Connection& c, ControlSink& sink) {
       if (c.input.buffered() > 0 && !backlog_.contains(c.id))
         reject(c, Error{ErrorCode::invalid, "could not read control message: it ended in the middle",
                         "the sender is not a dtrainctl of this version"});
-      else
-        doom(c);
+      else doom(c);
       return;
     }
     total += static_cast<std::size_t>(n);
@@ -251,16 +252,16 @@ void ControlServer::reject(Connection& c, const Error& error) {
 
 // ---------------------------------------------------------------- output
 
-void ControlServer::send(node::ConnectionId connection, const wire::Message& message) {
-  send_encoded(connection, wire::encode(message));
-}
+void ControlServer::send(node::ConnectionId connection, const wire::Message& message) { send_encoded(connection, wire::encode(message)); }
 
 void ControlServer::send_encoded(node::ConnectionId connection, std::string_view body) {
   Connection* c = find(connection);
   if (!c || c->closing) return;
   if (body.size() > limits::kControlFrameBytes) {
-    const Error large{ErrorCode::limit, "could not send the answer: it has " + std::to_string(body.size()) + " bytes, above the limit of " +
-                                            std::to_string(limits::kControlFrameBytes), "ask for less"};
+    const Error large{ErrorCode::limit,
+                      "could not send the answer: it has " + std::to_string(body.size()) + " bytes, above the limit of " +
+                          std::to_string(limits::kControlFrameBytes),
+                      "ask for less"};
     const auto asked = wire::decode<wire::Message>(body);
     return send(connection, wire::make_message(wire::MessageType::error, asked ? asked->request : 0, wire::error_reply(large)));
   }
@@ -284,10 +285,8 @@ void ControlServer::write_some(Connection& c) {
   }
   if (c.unsent() == 0) {
     c.sent = 0;
-    if (c.output.capacity() > kKeptBuffer)
-      c.output = std::string();
-    else
-      c.output.clear();
+    if (c.output.capacity() > kKeptBuffer) c.output = std::string();
+    else c.output.clear();
     if (c.closing) return doom(c);
   } else if (c.sent > kReadPerTurn) {
     c.output.erase(0, c.sent);
@@ -338,10 +337,8 @@ void ControlServer::expire() {
     Connection* c = find(id);
     if (!c) continue;
     c->timer = kNever;
-    if (c->closing)
-      doom(*c);
-    else
-      reject(*c, Error{ErrorCode::invalid, "could not read control message: the rest of it did not arrive", "send whole messages"});
+    if (c->closing) doom(*c);
+    else reject(*c, Error{ErrorCode::invalid, "could not read control message: the rest of it did not arrive", "send whole messages"});
   }
 }
 
@@ -386,10 +383,8 @@ void ControlServer::dispatch(Instant now, ControlSink& sink) {
     }
     if (doomed_.contains(c->id)) continue;
     const bool gone = event.events & (EPOLLHUP | EPOLLERR);
-    if (gone && (c->paused || c->closing))
-      doom(*c);  // nothing of it will be read: otherwise the loop would spin on the hang-up
-    else if ((event.events & EPOLLIN || gone) && !backlog_.contains(c->id))
-      read_some(*c, sink);
+    if (gone && (c->paused || c->closing)) doom(*c);  // nothing of it will be read: otherwise the loop would spin on the hang-up
+    else if ((event.events & EPOLLIN || gone) && !backlog_.contains(c->id)) read_some(*c, sink);
   }
   expire();
   for (const node::ConnectionId id : std::exchange(drained_, {})) sink.on_drained(id);

@@ -38,10 +38,10 @@ struct ControlLimits {
   std::size_t total_output_bytes = 64 << 20;               // unsent bytes of all; a connection that would exceed it is closed
   // bytes of unfinished messages of all; a connection that would exceed it is closed
   std::size_t total_input_bytes = 64 << 20;
-  Duration message_idle = 30s;                             // an unfinished message without progress
-  Duration linger = 5s;                                    // for the last reply on a connection that is being closed
-  Duration shut = 1s;                                      // how long newcomers wait when no descriptor is left to refuse them with
-  bool kernel_refuses_descriptors = true;                  // if the kernel can; false in tests, as on a kernel that cannot (last_close.h)
+  Duration message_idle = 30s;             // an unfinished message without progress
+  Duration linger = 5s;                    // for the last reply on a connection that is being closed
+  Duration shut = 1s;                      // how long newcomers wait when no descriptor is left to refuse them with
+  bool kernel_refuses_descriptors = true;  // if the kernel can; false in tests, as on a kernel that cannot (last_close.h)
 };
 
 class ControlSink {
@@ -115,16 +115,16 @@ class ControlServer {
   const std::function<bool(pid_t)> unwelcome_;
   const int listen_fd_;
   Epoll epoll_;
-  LastClose last_close_;  // outlives the connections
-  UniqueFd spare_;  // closed for a moment when descriptors run out, so that a connection can be refused; none: lost
+  LastClose last_close_;         // outlives the connections
+  UniqueFd spare_;               // closed for a moment when descriptors run out, so that a connection can be refused; none: lost
   Instant shut_until_ = kNever;  // the listener is not watched until then; kNever: it is watched
   UserNames names_{look_up_user};
   Instant now_{};
   std::size_t total_input_ = 0, total_output_ = 0;
   std::map<node::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<std::uint32_t, std::size_t> of_user_;  // how many of them, by uid; no zeros
-  std::set<node::ConnectionId> backlog_;  // connections with complete messages in their input buffer
-  std::set<node::ConnectionId> doomed_;   // to be closed by the next bury()
+  std::set<node::ConnectionId> backlog_;          // connections with complete messages in their input buffer
+  std::set<node::ConnectionId> doomed_;           // to be closed by the next bury()
   std::set<node::ConnectionId> drained_;
   std::set<std::pair<Instant, node::ConnectionId>> timers_;
 };

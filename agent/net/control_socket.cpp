@@ -20,16 +20,17 @@ Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path)
-    return fail(ErrorCode::invalid, "could not use control socket " + path + ": the path has more than " +
-                                        std::to_string(sizeof address.sun_path - 1) + " bytes",
-                "give a shorter --run-dir");
+    return fail(
+        ErrorCode::invalid,
+        "could not use control socket " + path + ": the path has more than " + std::to_string(sizeof address.sun_path - 1) + " bytes",
+        "give a shorter --run-dir");
   ::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
 
 // An earlier agent's socket may be replaced; a living agent's socket, or anything else, may not.
 Status check_replaceable(const std::string& path, const sockaddr_un& address) {
-  struct stat info{};
+  struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return {};
   if (!S_ISSOCK(info.st_mode))
     return fail(ErrorCode::refused, "could not use control socket " + path + ": there is another file of that name",
@@ -63,8 +64,7 @@ Result<int> listen_unix(const std::string& path, bool no_descriptors) {
   if (no_descriptors) refuse_descriptors(fd);
   ::unlink(temporary.c_str());
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&*temporary_address), sizeof *temporary_address) != 0 ||
-      ::chmod(temporary.c_str(), 0666) != 0 || ::listen(fd, kControlBacklog) != 0 ||
-      ::rename(temporary.c_str(), path.c_str()) != 0)
+      ::chmod(temporary.c_str(), 0666) != 0 || ::listen(fd, kControlBacklog) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0)
     return socket_error(path, fd);
   return fd;
 }

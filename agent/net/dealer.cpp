@@ -11,44 +11,36 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-std::string_view view(const CurveKey& key) {
-  return {reinterpret_cast<const char*>(key.data()), key.size()};
-}
+std::string_view view(const CurveKey& key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
 
 }  // namespace
 
-Dealer::Dealer(const DealerWorld& world, std::uint64_t serial, const DealerTarget& target,
-               const MemberId& member)
+Dealer::Dealer(const DealerWorld& world, std::uint64_t serial, const DealerTarget& target, const MemberId& member)
     : world_(world), serial_(serial), target_(target), member_(member) {}
 
-Result<std::unique_ptr<Dealer>> Dealer::open(const DealerWorld& world, std::uint64_t serial,
-                                             const DealerTarget& target, const MemberId& member,
-                                             std::size_t pair) {
+Result<std::unique_ptr<Dealer>> Dealer::open(const DealerWorld& world, std::uint64_t serial, const DealerTarget& target,
+                                             const MemberId& member, std::size_t pair) {
   std::unique_ptr<Dealer> dealer(new Dealer(world, serial, target, member));
   dealer->pair_ = pair;
   if (auto connected = dealer->connect(); !connected) return fail(connected.error());
   return dealer;
 }
 
-Dealer::~Dealer() {
-  disconnect();
-}
+Dealer::~Dealer() { disconnect(); }
 
 Status Dealer::connect() {
   auto socket = ZmqSocket::open(world_.context, ZMQ_DEALER);
   if (!socket) return fail(socket.error());
   const int reconnect = kReconnectMinMs + static_cast<int>(::randombytes_uniform(kReconnectMinMs));
   bool set = set_up(*socket, target_.lane, target_.to.ip) && socket->set(ZMQ_IMMEDIATE, 1) &&
-             socket->set(ZMQ_CONNECT_TIMEOUT, kConnectTimeoutMs) &&
-             socket->set(ZMQ_RECONNECT_IVL, reconnect) && socket->set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
+             socket->set(ZMQ_CONNECT_TIMEOUT, kConnectTimeoutMs) && socket->set(ZMQ_RECONNECT_IVL, reconnect) &&
+             socket->set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
   if (!world_.keys.plain()) {
     const KeyPair& shown = target_.join ? world_.keys.cluster(pair_) : world_.keys.own(pair_);
     set = set && socket->set(ZMQ_CURVE_SERVERKEY, view(world_.keys.cluster(pair_).public_key)) &&
-          socket->set(ZMQ_CURVE_PUBLICKEY, view(shown.public_key)) &&
-          socket->set(ZMQ_CURVE_SECRETKEY, view(shown.secret_key));
+          socket->set(ZMQ_CURVE_PUBLICKEY, view(shown.public_key)) && socket->set(ZMQ_CURVE_SECRETKEY, view(shown.secret_key));
   }
   if (!set) return fail(ErrorCode::internal, "could not set up socket: " + zmq_cause());
   if (target_.join) {
@@ -57,8 +49,7 @@ Status Dealer::connect() {
     auto events = SocketEvents::open(world_.context, *socket, name, kWatched);
     if (!events) return fail(events.error());
     events_.emplace(std::move(*events));
-    if (auto added = world_.poller.add(events_->fd(), EPOLLIN, {PollTag::Kind::dealer_monitor, serial_});
-        !added) {
+    if (auto added = world_.poller.add(events_->fd(), EPOLLIN, {PollTag::Kind::dealer_monitor, serial_}); !added) {
       events_->stop(*socket);
       events_.reset();
       return fail(added.error());
@@ -68,9 +59,7 @@ Status Dealer::connect() {
   // No source address: libzmq 4.3.4 looks it up among the interfaces at every reconnect, and aborts the program when
   // no descriptor is free at that moment.
   if (!socket_.connect("tcp://" + address_text(target_.to, target_.lane))) {
-    const Error error{ErrorCode::invalid,
-                      "could not connect to " + address_text(target_.to, target_.lane) + ": " + zmq_cause(),
-                      ""};
+    const Error error{ErrorCode::invalid, "could not connect to " + address_text(target_.to, target_.lane) + ": " + zmq_cause(), ""};
     disconnect();
     return fail(error);
   }
@@ -119,9 +108,7 @@ bool Dealer::send(std::string header, std::string body) {
   return true;
 }
 
-bool Dealer::wants_examination() const {
-  return !up_ || !waiting_.empty() || !has_socket() || socket_.events() != ZMQ_POLLOUT;
-}
+bool Dealer::wants_examination() const { return !up_ || !waiting_.empty() || !has_socket() || socket_.events() != ZMQ_POLLOUT; }
 
 void Dealer::flush() {
   while (!waiting_.empty() && hand_over(waiting_.front()) == ZmqSocket::Sent::done) waiting_.pop_front();
@@ -142,10 +129,8 @@ bool Dealer::examine(Instant now, std::vector<gossip::Input>& out) {
   if (takes != up_) {
     up_ = takes;
     if (gossip_lane && !target_.join && !target_.anew) {
-      if (up_)
-        out.push_back(gossip::LinkUp{target_.to});
-      else
-        out.push_back(gossip::LinkLost{target_.to});
+      if (up_) out.push_back(gossip::LinkUp{target_.to});
+      else out.push_back(gossip::LinkLost{target_.to});
     }
     if (!up_) opened_at_ = now;  // it reconnects by itself
   }
@@ -156,10 +141,9 @@ bool Dealer::examine(Instant now, std::vector<gossip::Input>& out) {
 void Dealer::watch(Instant now) {
   if (!events_) return;
   while (const auto event = events_->next())
-    world_.gate.quiet().warn(
-        now, "net.handshake-failed", "handshake", address_text(target_.to, target_.lane),
-        "its key file differs from ours, or one of the two runs without, or it is no agent: "
-        "compare `sha256sum` of both key files");
+    world_.gate.quiet().warn(now, "net.handshake-failed", "handshake", address_text(target_.to, target_.lane),
+                             "its key file differs from ours, or one of the two runs without, or it is no agent: "
+                             "compare `sha256sum` of both key files");
 }
 
 Instant Dealer::service(Instant now) {

@@ -20,13 +20,12 @@
 namespace dtrain::net {
 
 inline constexpr std::size_t kWaitingMessages = 16;  // for a connection that is not up; a further message fails
-inline constexpr Duration kWaitingTime = 3s;  // older messages are dropped: their answers would come too late
-inline constexpr Duration kTryNextKey =
-    500ms;  // a link that is not up by then tries the next pair of the key file
+inline constexpr Duration kWaitingTime = 3s;         // older messages are dropped: their answers would come too late
+inline constexpr Duration kTryNextKey = 500ms;       // a link that is not up by then tries the next pair of the key file
 // The same time with only one pair. After some failed handshakes ZeroMQ stops trying without a report.
 inline constexpr Duration kStuckTime = 10s;
-inline constexpr int kReconnectMinMs = 100;  // plus a random part of the same length for each link
-inline constexpr int kReconnectMaxMs = 1000;  // the end of a cut is noticed soon
+inline constexpr int kReconnectMinMs = 100;        // plus a random part of the same length for each link
+inline constexpr int kReconnectMaxMs = 1000;       // the end of a cut is noticed soon
 inline constexpr std::size_t kDealerPerTurn = 64;  // messages read from one link in one turn
 
 struct DealerTarget {
@@ -48,9 +47,8 @@ struct DealerWorld {
 class Dealer {
  public:
   // ErrorCode::limit: no descriptor is left.
-  static Result<std::unique_ptr<Dealer>> open(const DealerWorld& world, std::uint64_t serial,
-                                              const DealerTarget& target, const MemberId& member,
-                                              std::size_t pair);
+  static Result<std::unique_ptr<Dealer>> open(const DealerWorld& world, std::uint64_t serial, const DealerTarget& target,
+                                              const MemberId& member, std::size_t pair);
   ~Dealer();
   Dealer(const Dealer&) = delete;
   Dealer& operator=(const Dealer&) = delete;

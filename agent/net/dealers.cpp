@@ -8,8 +8,7 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kLastWordsMs =
-    100;  // for a message sent just before closing (a farewell) to leave
+constexpr int kLastWordsMs = 100;    // for a message sent just before closing (a farewell) to leave
 constexpr Duration kOpenAgain = 1s;  // after descriptors ran out
 
 }  // namespace
@@ -20,8 +19,7 @@ Dealers::~Dealers() {
 }
 
 bool Dealers::kept(const Dealer& dealer) const {
-  return dealer.target().lane == wire::Lane::gossip && !dealer.target().join && !dealer.target().anew &&
-         kept_.contains(dealer.target().to);
+  return dealer.target().lane == wire::Lane::gossip && !dealer.target().join && !dealer.target().anew && kept_.contains(dealer.target().to);
 }
 
 Dealers::Map::iterator Dealers::close(Map::iterator dealer) {
@@ -89,8 +87,7 @@ void Dealers::keep(const std::vector<gossip::Peer>& peers) {
   for (const gossip::Peer& peer : peers) {
     Dealer* const dealer = find_or_open({peer.address, wire::Lane::gossip, false}, peer.id);
     if (dealer == nullptr) break;  // no descriptor is left: service() tries again
-    if (const auto pair = world_.keys.pair_of_print(peer.key_print);
-        pair && *pair != dealer->pair() && !dealer->up())
+    if (const auto pair = world_.keys.pair_of_print(peer.key_print); pair && *pair != dealer->pair() && !dealer->up())
       reopen(*dealer, *pair);
   }
   deadline_ = Instant{};
@@ -131,10 +128,8 @@ bool Dealers::examine(Instant now, std::uint64_t serial, std::vector<gossip::Inp
   Dealer& dealer = *found->second;
   const bool was_up = dealer.up();
   const bool more = dealer.examine(now, out);
-  if (dealer.up())
-    lost_.erase(serial);
-  else if (was_up)
-    lost_.insert(serial);
+  if (dealer.up()) lost_.erase(serial);
+  else if (was_up) lost_.insert(serial);
   return more;
 }
 
@@ -179,8 +174,7 @@ void Dealers::service(Instant now) {
   }
   for (const auto& [endpoint, member] : kept_)
     if (!dealers_.contains({endpoint, wire::Lane::gossip, false})) {
-      if (next_opening_ <= now && find_or_open({endpoint, wire::Lane::gossip, false}, member) == nullptr)
-        next_opening_ = now + kOpenAgain;
+      if (next_opening_ <= now && find_or_open({endpoint, wire::Lane::gossip, false}, member) == nullptr) next_opening_ = now + kOpenAgain;
       next = std::min(next, std::max(next_opening_, now));
     }
   close_idle(kIdleDealers);

@@ -14,16 +14,11 @@ constexpr std::uint16_t type_of() {
 
 const char* next_step(wire::Drop why) {
   switch (why) {
-    case wire::Drop::other_cluster:
-      return "an agent of another cluster has our address among its seeds or members: see its --join";
-    case wire::Drop::not_the_key_holder:
-      return "somebody speaks in another node's name: is one data directory in use on two hosts?";
-    case wire::Drop::self:
-      return "somebody speaks in this node's name: is its data directory in use on another host?";
-    case wire::Drop::unknown_format:
-      return "that agent runs a version that this one does not understand: upgrade this one";
-    default:
-      return "that agent runs another version, or it is none: see which program runs there";
+    case wire::Drop::other_cluster: return "an agent of another cluster has our address among its seeds or members: see its --join";
+    case wire::Drop::not_the_key_holder: return "somebody speaks in another node's name: is one data directory in use on two hosts?";
+    case wire::Drop::self: return "somebody speaks in this node's name: is its data directory in use on another host?";
+    case wire::Drop::unknown_format: return "that agent runs a version that this one does not understand: upgrade this one";
+    default: return "that agent runs another version, or it is none: see which program runs there";
   }
 }
 
@@ -48,10 +43,8 @@ wire::LinkAuth authenticated(std::string_view user) {
   wire::LinkAuth auth;
   if (user == kUserPlain) return auth;
   auth.curve = true;
-  if (const auto node = MemberId::parse(user))
-    auth.node = *node;
-  else
-    auth.cluster_key = true;  // a sender without identity may do the least
+  if (const auto node = MemberId::parse(user)) auth.node = *node;
+  else auth.cluster_key = true;  // a sender without identity may do the least
   return auth;
 }
 
@@ -74,13 +67,11 @@ bool Gate::pass(Instant now, ZmqSocket& socket, const Side& side, std::vector<go
   const bool inbound = side.kind == Side::Kind::inbound;
   const wire::LinkAuth auth = inbound ? authenticated(payload.property("User-Id")) : side.auth;
   if (!message.complete) return drop(now, wire::Drop::malformed, from, out), true;
-  const auto checked =
-      wire::check_header(message.header.bytes(), message.body.bytes().size(), self_, cluster_, auth);
+  const auto checked = wire::check_header(message.header.bytes(), message.body.bytes().size(), self_, cluster_, auth);
   if (!checked.ok) return drop(now, checked.drop, from, out), true;
   const std::uint16_t welcome = inbound ? type_of<wire::Join>() : type_of<wire::JoinReply>();
   const bool forming = checked.header.type == wire::kFormationType;
-  if (auth.cluster_key && checked.header.type != welcome && !(inbound && forming))
-    return drop(now, wire::Drop::join_link, from, out), true;
+  if (auth.cluster_key && checked.header.type != welcome && !(inbound && forming)) return drop(now, wire::Drop::join_link, from, out), true;
   if (forming) {
     auto report = wire::decode_formation(message.body.bytes());
     if (!report) return drop(now, wire::Drop::bad_body, from, out), true;

@@ -32,10 +32,8 @@ GoneChecks::~GoneChecks() {
 
 void GoneChecks::ask(const wire::Endpoint& to) {
   if (std::find(waiting_.begin(), waiting_.end(), to) != waiting_.end()) return;  // one result serves both
-  if (waiting_.size() < kGoneChecksWaiting)
-    waiting_.push_back(to);
-  else if (overflowed_.size() < kGoneChecksWaiting)
-    overflowed_.push_back(to);
+  if (waiting_.size() < kGoneChecksWaiting) waiting_.push_back(to);
+  else if (overflowed_.size() < kGoneChecksWaiting) overflowed_.push_back(to);
 }
 
 Instant GoneChecks::deadline() const {
@@ -43,8 +41,7 @@ Instant GoneChecks::deadline() const {
   return under_way_.empty() ? kNever : under_way_.begin()->second.until;
 }
 
-void GoneChecks::end(std::map<std::uint64_t, Check>::iterator check, Answer answer,
-                     std::vector<gossip::Input>& out) {
+void GoneChecks::end(std::map<std::uint64_t, Check>::iterator check, Answer answer, std::vector<gossip::Input>& out) {
   poller_.remove(check->second.fd);
   close_hard(check->second.fd);
   out.push_back(gossip::GoneChecked{check->second.to, answer});
@@ -77,17 +74,14 @@ GoneChecks::Begun GoneChecks::connect(const wire::Endpoint& to, std::uint64_t se
   return {fd, {}, ""};
 }
 
-void GoneChecks::begin(Instant now, const wire::Endpoint& to, QuietLog& log,
-                       std::vector<gossip::Input>& out) {
+void GoneChecks::begin(Instant now, const wire::Endpoint& to, QuietLog& log, std::vector<gossip::Input>& out) {
   const std::uint64_t serial = next_serial_++;
   const Begun begun = connect(to, serial);
   if (begun.fd >= 0) {
     under_way_.emplace(serial, Check{begun.fd, to, now + kGoneCheckTime});
     return;
   }
-  if (!begun.cause.empty())
-    log.warn(now, "net.check-failed", begun.cause, to.text(),
-             "see this host's network, firewall and open files");
+  if (!begun.cause.empty()) log.warn(now, "net.check-failed", begun.cause, to.text(), "see this host's network, firewall and open files");
   out.push_back(gossip::GoneChecked{to, begun.answer});
 }
 
@@ -99,12 +93,10 @@ void GoneChecks::examine(std::uint64_t serial, std::vector<gossip::Input>& out) 
   Check& c = check->second;
   if (c.connected) return hear(check, out);
   if (::getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &cause, &size) != 0) cause = errno;
-  if (cause != 0 && cause != ECONNRESET)
-    return end(check, cause == ECONNREFUSED ? Answer::refused : Answer::silent, out);
+  if (cause != 0 && cause != ECONNRESET) return end(check, cause == ECONNREFUSED ? Answer::refused : Answer::silent, out);
   c.connected = true;
   poller_.remove(c.fd);
-  if (!poller_.add(c.fd, EPOLLIN, {PollTag::Kind::gone_check, serial}))
-    return end(check, Answer::accepts, out);
+  if (!poller_.add(c.fd, EPOLLIN, {PollTag::Kind::gone_check, serial})) return end(check, Answer::accepts, out);
 }
 
 // Handles its first bytes, or the end of the connection.
@@ -126,10 +118,8 @@ void GoneChecks::hear(std::map<std::uint64_t, Check>::iterator check, std::vecto
 void GoneChecks::service(Instant now, QuietLog& log, std::vector<gossip::Input>& out) {
   while (!under_way_.empty() && under_way_.begin()->second.until <= now)
     end(under_way_.begin(), under_way_.begin()->second.connected ? Answer::accepts : Answer::silent, out);
-  for (const wire::Endpoint& to : std::exchange(overflowed_, {}))
-    out.push_back(gossip::GoneChecked{to, Answer::silent});
-  for (; !waiting_.empty() && under_way_.size() < kGoneChecks; waiting_.pop_front())
-    begin(now, waiting_.front(), log, out);
+  for (const wire::Endpoint& to : std::exchange(overflowed_, {})) out.push_back(gossip::GoneChecked{to, Answer::silent});
+  for (; !waiting_.empty() && under_way_.size() < kGoneChecks; waiting_.pop_front()) begin(now, waiting_.front(), log, out);
 }
 
 }  // namespace dtrain::net

@@ -50,8 +50,7 @@ class GoneChecks {
   Begun connect(const wire::Endpoint& to, std::uint64_t serial);
   void hear(std::map<std::uint64_t, Check>::iterator check, std::vector<gossip::Input>& out);
   void begin(Instant now, const wire::Endpoint& to, QuietLog& log, std::vector<gossip::Input>& out);
-  void end(std::map<std::uint64_t, Check>::iterator check, gossip::GoneChecked::Answer answer,
-           std::vector<gossip::Input>& out);
+  void end(std::map<std::uint64_t, Check>::iterator check, gossip::GoneChecked::Answer answer, std::vector<gossip::Input>& out);
 
   Poller& poller_;
   const std::string source_ip_;

@@ -21,23 +21,17 @@ std::optional<SocketAddress> SocketAddress::of(const wire::Endpoint& endpoint) {
   return address;
 }
 
-bool is_any(const std::string& ip) {
-  return ip == "0.0.0.0" || ip == "::";
-}
+bool is_any(const std::string& ip) { return ip == "0.0.0.0" || ip == "::"; }
 
-bool is_loopback(std::string_view ip) {
-  return ip.starts_with("127.") || ip == "::1" || ip.starts_with("::ffff:127.");
-}
+bool is_loopback(std::string_view ip) { return ip.starts_with("127.") || ip == "::1" || ip.starts_with("::ffff:127."); }
 
 std::string peer_ip(int fd) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
   char text[INET6_ADDRSTRLEN] = "";
-  if (storage.ss_family == AF_INET)
-    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&storage)->sin_addr, text, sizeof text);
-  if (storage.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&storage)->sin6_addr, text, sizeof text);
+  if (storage.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&storage)->sin_addr, text, sizeof text);
+  if (storage.ss_family == AF_INET6) ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&storage)->sin6_addr, text, sizeof text);
   return text;
 }
 

@@ -13,8 +13,7 @@ KeyRing::KeyRing(std::optional<ClusterKeys> keys, const MemberId& self) : self_(
 void KeyRing::take(ClusterKeys keys) {
   for (Pair& pair : pairs_) ::sodium_memzero(&pair.cluster.secret_key, sizeof pair.cluster.secret_key);
   pairs_.clear();
-  for (const KeyPair& pair : keys.pairs)
-    pairs_.push_back({pair, node_key(pair, self_), key_print(pair.public_key)});
+  for (const KeyPair& pair : keys.pairs) pairs_.push_back({pair, node_key(pair, self_), key_print(pair.public_key)});
 }
 
 std::optional<std::size_t> KeyRing::pair_of_print(std::string_view print) const {

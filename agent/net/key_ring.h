@@ -18,8 +18,7 @@
 
 namespace dtrain::net {
 
-inline constexpr std::size_t kDerivedPerTurn =
-    256;  // multiplications for all unknown keys of a turn: some 10 ms
+inline constexpr std::size_t kDerivedPerTurn = 256;  // multiplications for all unknown keys of a turn: some 10 ms
 static_assert(kDerivedPerTurn >= wire::kKeyPairs, "or no member would ever be derived");
 // Further members are not recognised. Far above Membership's own limit, because it counts all members there ever were
 // (a node that is installed anew is another member).

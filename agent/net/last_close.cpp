@@ -17,8 +17,8 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kPassRights = 83;   // SO_PASSRIGHTS, which not every header has
-constexpr int kServerSocket = 3;  // in the helper, which has nothing else of the agent open
+constexpr int kPassRights = 83;                 // SO_PASSRIGHTS, which not every header has
+constexpr int kServerSocket = 3;                // in the helper, which has nothing else of the agent open
 constexpr const char* kName = "dtraind-close";  // in ps; at most 15 characters
 
 // A byte, with a descriptor to be closed, or without one: the agent has closed its own copy of the previous one.
@@ -92,8 +92,11 @@ Result<LastClose> LastClose::of(int listener) {
 }
 
 LastClose::LastClose(LastClose&& other) noexcept
-    : needed_(other.needed_), pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)),
-      closed_untold_(other.closed_untold_), to_close_(std::move(other.to_close_)) {}
+    : needed_(other.needed_),
+      pid_(std::exchange(other.pid_, -1)),
+      socket_(std::exchange(other.socket_, -1)),
+      closed_untold_(other.closed_untold_),
+      to_close_(std::move(other.to_close_)) {}
 
 // What still waits stays open: the process is about to exit.
 LastClose::~LastClose() { end(); }

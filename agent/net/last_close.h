@@ -30,7 +30,7 @@ class LastClose {
   LastClose(LastClose&& other) noexcept;
   LastClose& operator=(LastClose&&) = delete;
 
-  void prepare(int connection) const;         // to be called before the connection is read
+  void prepare(int connection) const;  // to be called before the connection is read
   // Reads like recv(). Returns -1 with EPROTO if descriptors came along; nothing was read, and they stay where they are.
   ssize_t receive(int connection, char* bytes, std::size_t size) const;
   // For sockets into which nothing can be put any more. These calls do not block.

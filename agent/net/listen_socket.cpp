@@ -54,16 +54,12 @@ Result<ListenSocket> ListenSocket::open(const wire::Endpoint& at) {
   if (::bind(fd, address->get(), address->size()) == 0 && ::listen(fd, kBacklog) == 0) return socket;
   const int cause = errno;
   if (cause == EADDRINUSE)
-    return could_not(ErrorCode::unavailable, ::strerror(cause),
-                     "another agent runs there? choose another port with --listen");
-  if (cause == EADDRNOTAVAIL)
-    return could_not(ErrorCode::invalid, ::strerror(cause), "give --listen an address of this host");
+    return could_not(ErrorCode::unavailable, ::strerror(cause), "another agent runs there? choose another port with --listen");
+  if (cause == EADDRNOTAVAIL) return could_not(ErrorCode::invalid, ::strerror(cause), "give --listen an address of this host");
   return could_not(ErrorCode::io, ::strerror(cause), "");
 }
 
-int ListenSocket::duplicate() const {
-  return ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
-}
+int ListenSocket::duplicate() const { return ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0); }
 
 // In a process of its own, whose table of descriptors is a copy: a descriptor freed in this process would be taken by
 // ZeroMQ's thread, which waits for one, for another stranger.

@@ -87,8 +87,7 @@ Status ZmqPeerLinks::start() {
   bulk_ = std::move(*bulk);
   // A descriptor signals only after its socket was looked at once.
   for (const auto kind : {PollTag::Kind::router, PollTag::Kind::router_monitor})
-    for (const wire::Lane lane : {wire::Lane::gossip, wire::Lane::bulk})
-      unfinished_.insert({kind, static_cast<std::uint64_t>(lane)});
+    for (const wire::Lane lane : {wire::Lane::gossip, wire::Lane::bulk}) unfinished_.insert({kind, static_cast<std::uint64_t>(lane)});
   unfinished_.insert({PollTag::Kind::zap, 0});
   return {};
 }
@@ -101,23 +100,14 @@ Instant ZmqPeerLinks::deadline() const {
 bool ZmqPeerLinks::serve(Instant now, const PollTag& tag) {
   Router& router = tag.serial == static_cast<std::uint64_t>(wire::Lane::gossip) ? *gossip_ : *bulk_;
   switch (tag.kind) {
-    case PollTag::Kind::zap:
-      return zap_->serve(now, keys_, gate_.quiet());
-    case PollTag::Kind::router:
-      return router.receive(now, gate_, results_);
-    case PollTag::Kind::router_monitor:
-      return router.watch(now, gate_.quiet());
-    case PollTag::Kind::dealer:
-      return dealers_.examine(now, tag.serial, results_);
-    case PollTag::Kind::dealer_monitor:
-      dealers_.watch(now, tag.serial);
-      return false;
-    case PollTag::Kind::gone_check:
-      gone_.examine(tag.serial, results_);
-      return false;
+    case PollTag::Kind::zap: return zap_->serve(now, keys_, gate_.quiet());
+    case PollTag::Kind::router: return router.receive(now, gate_, results_);
+    case PollTag::Kind::router_monitor: return router.watch(now, gate_.quiet());
+    case PollTag::Kind::dealer: return dealers_.examine(now, tag.serial, results_);
+    case PollTag::Kind::dealer_monitor: dealers_.watch(now, tag.serial); return false;
+    case PollTag::Kind::gone_check: gone_.examine(tag.serial, results_); return false;
     case PollTag::Kind::pipe:  // used by doors and their clients only
-    case PollTag::Kind::stop:
-      return false;
+    case PollTag::Kind::stop: return false;
   }
   return false;
 }
@@ -156,15 +146,13 @@ void ZmqPeerLinks::know(const wire::Identity& member) {
 
 bool ZmqPeerLinks::plain_would_leave_host(const wire::Endpoint& to) {
   if (!keys_.plain() || is_loopback(to.ip)) return false;
-  gate_.quiet().warn(
-      now_, "net.no-key", "plain links stay on this host", to.text(),
-      "make a key with `dtrainctl keygen FILE`, copy it to all hosts, give it with --key-file");
+  gate_.quiet().warn(now_, "net.no-key", "plain links stay on this host", to.text(),
+                     "make a key with `dtrainctl keygen FILE`, copy it to all hosts, give it with --key-file");
   return true;
 }
 
 void ZmqPeerLinks::reply(const gossip::Send& message, std::string header, std::string body) {
-  const wire::Lane lane =
-      Router::is_path(message.reply, wire::Lane::gossip) ? wire::Lane::gossip : wire::Lane::bulk;
+  const wire::Lane lane = Router::is_path(message.reply, wire::Lane::gossip) ? wire::Lane::gossip : wire::Lane::bulk;
   Router& router = lane == wire::Lane::gossip ? *gossip_ : *bulk_;
   // The queue is full because the other side does not read. It will ask again, or become suspected itself.
   if (!router.reply(message.reply, header, body)) ++unsent_;
@@ -190,8 +178,7 @@ void ZmqPeerLinks::send(const gossip::Send& message) {
   }
   if (message.reply != 0) return reply(message, std::move(header), std::move(body));
   const DealerTarget target{message.to, lane, message.member.none(), message.anew};
-  if (plain_would_leave_host(message.to) ||
-      !dealers_.send(target, message.member, std::move(header), std::move(body))) {
+  if (plain_would_leave_host(message.to) || !dealers_.send(target, message.member, std::move(header), std::move(body))) {
     ++unsent_;
     results_.push_back(gossip::SendFailed{message.to});
   }
@@ -202,18 +189,14 @@ void ZmqPeerLinks::send(const node::SendLog& message) {
   head.type = wire::type_of(message.message);
   std::string body = wire::encode_log(message.message);
   const DealerTarget target{message.to, wire::lane_of(message.message, body.size()), false};
-  if (plain_would_leave_host(message.to) ||
-      !dealers_.send(target, message.member, wire::encode_header(head), std::move(body)))
-    ++unsent_;
+  if (plain_would_leave_host(message.to) || !dealers_.send(target, message.member, wire::encode_header(head), std::move(body))) ++unsent_;
 }
 
 void ZmqPeerLinks::send(const node::RelayPeer& to, const wire::RelayMessage& message) {
   wire::PeerHeader head = to.header;
   head.type = wire::type_of(message);
   const DealerTarget target{to.to, wire::Lane::bulk, false};
-  if (plain_would_leave_host(to.to) ||
-      !dealers_.send(target, to.member, wire::encode_header(head), wire::encode_relay(message)))
-    ++unsent_;
+  if (plain_would_leave_host(to.to) || !dealers_.send(target, to.member, wire::encode_header(head), wire::encode_relay(message))) ++unsent_;
 }
 
 // Like a Join, and on the same connection: the node key there is not known before the cluster is formed.
@@ -221,14 +204,11 @@ void ZmqPeerLinks::send(const wire::Endpoint& to, const node::SendFormation& mes
   wire::PeerHeader head = message.header;
   head.type = wire::kFormationType;
   const DealerTarget target{to, wire::Lane::bulk, true};
-  if (plain_would_leave_host(to) ||
-      !dealers_.send(target, {}, wire::encode_header(head), wire::encode_formation(message.report)))
+  if (plain_would_leave_host(to) || !dealers_.send(target, {}, wire::encode_header(head), wire::encode_formation(message.report)))
     ++unsent_;
 }
 
-void ZmqPeerLinks::check_gone(const gossip::CheckGone& check) {
-  gone_.ask(check.to);
-}
+void ZmqPeerLinks::check_gone(const gossip::CheckGone& check) { gone_.ask(check.to); }
 
 Status ZmqPeerLinks::rekey(ClusterKeys keys) {
   if (keys_.plain() || keys.pairs.empty())
@@ -238,12 +218,10 @@ Status ZmqPeerLinks::rekey(ClusterKeys keys) {
   for (std::size_t i = 0; i < keys_.pairs(); ++i) before.push_back(keys_.print(i));
   keys_.replace(std::move(keys));
   dealers_.renumber_pairs(before);
-  log_.write(LogLevel::info, "net.keys-replaced",
-             {{"serves", keys_.print(0)}, {"pairs", std::to_string(keys_.pairs())}});
+  log_.write(LogLevel::info, "net.keys-replaced", {{"serves", keys_.print(0)}, {"pairs", std::to_string(keys_.pairs())}});
   // Inbound connections end with the listening key. They also end when a pair was removed, which may have been
   // stolen: peers with another pair connect again.
-  const bool all_stay = std::all_of(before.begin(), before.end(),
-                                    [&](const auto& print) { return keys_.pair_of_print(print); });
+  const bool all_stay = std::all_of(before.begin(), before.end(), [&](const auto& print) { return keys_.pair_of_print(print); });
   if (all_stay && keys_.print(0) == before.front()) return {};
   // The new keys are in force whether or not there is a descriptor to listen anew at once.
   for (Router* router : {gossip_.get(), bulk_.get()})
@@ -273,24 +251,20 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::open(PeerLinksOptions options, Log
     return fail(ErrorCode::refused, "could not listen on " + options.listen.text() + ": no cluster key",
                 "make one with `dtrainctl keygen FILE`, copy it to all hosts, give it with --key-file");
   if (options.keys && options.keys->pairs.empty())
-    return fail(ErrorCode::invalid,
-                "could not listen on " + options.listen.text() + ": the key file holds no key");
+    return fail(ErrorCode::invalid, "could not listen on " + options.listen.text() + ": the key file holds no key");
   if (options.listen.port == 0 || options.listen.port == 65'535)
-    return fail(ErrorCode::invalid,
-                "could not listen on " + options.listen.text() + ": the bulk port is one above",
+    return fail(ErrorCode::invalid, "could not listen on " + options.listen.text() + ": the bulk port is one above",
                 "choose a port from 1 to 65534 with --listen");
   if (::sodium_init() < 0) return fail(ErrorCode::internal, "could not set up cryptography");
   if (const std::size_t files = raise_descriptor_limit(); files < kDescriptorsNeeded)
-    log.write(LogLevel::warn, "net.few-descriptors",
-              {{"limit", std::to_string(files)},
-               {"wanted", std::to_string(kDescriptorsNeeded)},
-               {"next", "raise LimitNOFILE of the agent"}});
+    log.write(
+        LogLevel::warn, "net.few-descriptors",
+        {{"limit", std::to_string(files)}, {"wanted", std::to_string(kDescriptorsNeeded)}, {"next", "raise LimitNOFILE of the agent"}});
   auto context = ZmqContext::open(kIoThreads, kMaxSockets);
   if (!context) return fail(context.error());
   auto poller = Poller::open();
   if (!poller) return fail(poller.error());
-  auto links =
-      std::make_unique<ZmqPeerLinks>(std::move(options), log, std::move(*context), std::move(*poller));
+  auto links = std::make_unique<ZmqPeerLinks>(std::move(options), log, std::move(*context), std::move(*poller));
   if (auto started = links->start(); !started) return fail(started.error());
   return links;
 }

@@ -21,8 +21,8 @@
 
 namespace dtrain::net {
 
-inline constexpr std::size_t kIdleDealers = 64;  // besides KeepLinks; beyond, the least recently used is closed
-inline constexpr int kPeerHighWater = 64;  // messages queued to or from one peer; further ones are dropped
+inline constexpr std::size_t kIdleDealers = 64;       // besides KeepLinks; beyond, the least recently used is closed
+inline constexpr int kPeerHighWater = 64;             // messages queued to or from one peer; further ones are dropped
 inline constexpr std::size_t kReceivedPerTurn = 256;  // messages read from each ROUTER in one turn
 inline constexpr std::size_t kGoneChecks = 64;        // bare connects in flight; further ones wait
 
@@ -38,7 +38,7 @@ struct LinkCounters {
   std::uint64_t keys_refused = 0;       // by ZAP
   std::uint64_t handshakes_failed = 0;  // inbound, before a key was seen
   std::uint64_t handshakes_incomplete =
-      0;  // inbound, closed or silent before the end: also probes that only look whether the agent is there
+      0;                          // inbound, closed or silent before the end: also probes that only look whether the agent is there
   std::uint64_t turned_away = 0;  // because no descriptor was left
   std::uint64_t links = 0;        // outbound, open now
 };

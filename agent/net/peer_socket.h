@@ -11,9 +11,8 @@ namespace dtrain::net {
 
 inline constexpr int kHandshakeMs = 2000;  // a connection whose handshake is not done by then is closed
 inline constexpr int kConnectTimeoutMs = 1000;
-inline constexpr int kTcpMaxRetransmitMs =
-    5000;                              // unacknowledged bytes end the connection (TCP_USER_TIMEOUT)
-inline constexpr int kBacklog = 1024;  // connections that wait to be accepted
+inline constexpr int kTcpMaxRetransmitMs = 5000;  // unacknowledged bytes end the connection (TCP_USER_TIMEOUT)
+inline constexpr int kBacklog = 1024;             // connections that wait to be accepted
 inline constexpr int kMaxSockets = 4096;
 inline constexpr int kIoThreads = 2;  // one for each lane
 

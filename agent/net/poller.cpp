@@ -12,9 +12,7 @@ constexpr int kKindShift = 56;
 
 Result<Poller> Poller::open() {
   Poller poller;
-  if (!poller.epoll_)
-    return fail(ErrorCode::io, std::string("could not open network: ") + ::strerror(errno),
-                "free descriptors");
+  if (!poller.epoll_) return fail(ErrorCode::io, std::string("could not open network: ") + ::strerror(errno), "free descriptors");
   return poller;
 }
 
@@ -23,17 +21,14 @@ Status Poller::add(int fd, std::uint32_t events, PollTag tag) {
   return fail(ErrorCode::io, std::string("could not watch socket: ") + ::strerror(errno));
 }
 
-void Poller::remove(int fd) {
-  epoll_.remove(fd);
-}
+void Poller::remove(int fd) { epoll_.remove(fd); }
 
 const std::vector<PollTag>& Poller::ready() {
   ready_.clear();
   epoll_event events[kReadyAtOnce];
   for (const epoll_event& event : epoll_.ready(events)) {
     const std::uint64_t word = event.data.u64;
-    ready_.push_back(
-        {static_cast<PollTag::Kind>(word >> kKindShift), word & ((std::uint64_t{1} << kKindShift) - 1)});
+    ready_.push_back({static_cast<PollTag::Kind>(word >> kKindShift), word & ((std::uint64_t{1} << kKindShift) - 1)});
   }
   return ready_;
 }

@@ -17,8 +17,7 @@ class QuietLog {
  public:
   explicit QuietLog(Log& log) : log_(log) {}
   // The cause is event, reason and address. The line has count=: occurrences since the last line.
-  void warn(Instant now, std::string_view event, const std::string& reason, const std::string& address,
-            const std::string& next);
+  void warn(Instant now, std::string_view event, const std::string& reason, const std::string& address, const std::string& next);
 
  private:
   struct Cause {

@@ -34,12 +34,9 @@ const KeyPair* served(const KeyRing& keys) { return keys.plain() ? nullptr : &ke
 
 }  // namespace
 
-bool Router::is_path(gossip::ReplyPath path, wire::Lane lane) {
-  return path >> kLaneShift == (lane == wire::Lane::gossip ? 1u : 2u);
-}
+bool Router::is_path(gossip::ReplyPath path, wire::Lane lane) { return path >> kLaneShift == (lane == wire::Lane::gossip ? 1u : 2u); }
 
-Result<std::unique_ptr<Router>> Router::open(const ZmqContext& context, Poller& poller,
-                                             const wire::Endpoint& listen, wire::Lane lane,
+Result<std::unique_ptr<Router>> Router::open(const ZmqContext& context, Poller& poller, const wire::Endpoint& listen, wire::Lane lane,
                                              const KeyRing& keys) {
   BoundRouter::Options options;
   options.at = on_lane(listen, lane);
@@ -71,12 +68,9 @@ bool Router::receive(Instant now, Gate& gate, std::vector<gossip::Input>& out) {
 
 bool Router::reply(gossip::ReplyPath path, std::string_view header, std::string_view body) {
   switch (bound_->socket().send(name_of(path), true)) {
-    case ZmqSocket::Sent::done:
-      break;
-    case ZmqSocket::Sent::busy:
-      return false;
-    default:
-      return true;
+    case ZmqSocket::Sent::done: break;
+    case ZmqSocket::Sent::busy: return false;
+    default: return true;
   }
   // A ROUTER that accepted the name accepts the rest too.
   bound_->socket().send(header, true);

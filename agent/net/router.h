@@ -17,8 +17,7 @@ inline constexpr std::size_t kBulkPerTurn = 16;  // large messages read in one t
 class Router {
  public:
   // Binds at once. `lane` is also its serial in the poller.
-  static Result<std::unique_ptr<Router>> open(const ZmqContext& context, Poller& poller,
-                                              const wire::Endpoint& listen, wire::Lane lane,
+  static Result<std::unique_ptr<Router>> open(const ZmqContext& context, Poller& poller, const wire::Endpoint& listen, wire::Lane lane,
                                               const KeyRing& keys);
 
   // Returns true if there is more to do.

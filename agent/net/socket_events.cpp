@@ -5,8 +5,7 @@
 
 namespace dtrain::net {
 
-Result<SocketEvents> SocketEvents::open(const ZmqContext& context, ZmqSocket& watched,
-                                        const std::string& name, int events) {
+Result<SocketEvents> SocketEvents::open(const ZmqContext& context, ZmqSocket& watched, const std::string& name, int events) {
   auto socket = ZmqSocket::open(context, ZMQ_PAIR);
   if (!socket) return fail(socket.error());
   const std::string endpoint = "inproc://" + name;

@@ -21,8 +21,7 @@ struct SocketEvent {
 class SocketEvents {
  public:
   // `name`: unique in the context. `events`: mask of ZMQ_EVENT_*.
-  static Result<SocketEvents> open(const ZmqContext& context, ZmqSocket& watched, const std::string& name,
-                                   int events);
+  static Result<SocketEvents> open(const ZmqContext& context, ZmqSocket& watched, const std::string& name, int events);
   SocketEvents(SocketEvents&&) = default;
   // To be called before the watched socket is closed.
   void stop(ZmqSocket& watched);

@@ -10,8 +10,7 @@
 namespace dtrain::net {
 namespace {
 
-constexpr std::size_t kEntryBytes =
-    16 << 10;  // of a directory's entry; for a longer one the directory counts as unavailable
+constexpr std::size_t kEntryBytes = 16 << 10;  // of a directory's entry; for a longer one the directory counts as unavailable
 
 // Directories report "nobody" in different ways (getpwuid_r(3)).
 bool is_nobody(int code) { return code == 0 || code == ENOENT || code == ESRCH; }
@@ -26,8 +25,7 @@ const std::string& UserNames::name_of(std::uint32_t uid, Instant now) {
   std::optional<std::string> name = lookup_(uid);
   if (found == names_.end()) {
     if (names_.size() >= kUserNames)
-      names_.erase(
-          std::ranges::min_element(names_, {}, [](const auto& entry) { return entry.second.until; }));
+      names_.erase(std::ranges::min_element(names_, {}, [](const auto& entry) { return entry.second.until; }));
     found = names_.emplace(uid, Entry{}).first;
   }
   Entry& entry = found->second;
@@ -41,8 +39,7 @@ std::optional<std::uint32_t> UserIds::uid_of(const std::string& name, Instant no
   if (found != uids_.end() && now < found->second.until) return found->second.uid;
   const std::optional<std::uint32_t> uid = lookup_(name);
   if (found == uids_.end()) {
-    if (uids_.size() >= kUserNames)
-      uids_.erase(std::ranges::min_element(uids_, {}, [](const auto& entry) { return entry.second.until; }));
+    if (uids_.size() >= kUserNames) uids_.erase(std::ranges::min_element(uids_, {}, [](const auto& entry) { return entry.second.until; }));
     found = uids_.emplace(name, Entry{}).first;
   }
   Entry& entry = found->second;

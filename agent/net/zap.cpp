@@ -8,12 +8,9 @@
 namespace dtrain::net {
 namespace {
 
-constexpr const char* kUnknownKeyNext =
-    "its key file differs from ours or it has not joined yet: compare `sha256sum` of both key files";
-constexpr const char* kTooManyNext =
-    "restart this agent when it suits: its tasks go on, and members that are long gone are forgotten";
-constexpr const char* kNoKeyNext =
-    "give it this cluster's key file (--key-file), and this agent too where it runs without";
+constexpr const char* kUnknownKeyNext = "its key file differs from ours or it has not joined yet: compare `sha256sum` of both key files";
+constexpr const char* kTooManyNext = "restart this agent when it suits: its tasks go on, and members that are long gone are forgotten";
+constexpr const char* kNoKeyNext = "give it this cluster's key file (--key-file), and this agent too where it runs without";
 
 }  // namespace
 
@@ -25,15 +22,13 @@ Result<Zap> Zap::open(const ZmqContext& context) {
 
 Zap::Verdict Zap::judge(const ZapQuestion& question, KeyRing& keys) {
   if (question.mechanism == "NULL") {
-    if (keys.plain() && is_loopback(question.address))
-      return {Verdict::Kind::accept, std::string(kUserPlain), ""};
+    if (keys.plain() && is_loopback(question.address)) return {Verdict::Kind::accept, std::string(kUserPlain), ""};
     return {Verdict::Kind::refuse, "", "no-key"};
   }
   bool more = false;
   const auto holder = keys.holder_of(question.key, question.address, more);
   if (more) unfinished_ = true;
-  if (holder)
-    return {Verdict::Kind::accept, holder->cluster ? std::string(kUserCluster) : holder->node.text(), ""};
+  if (holder) return {Verdict::Kind::accept, holder->cluster ? std::string(kUserCluster) : holder->node.text(), ""};
   return {Verdict::Kind::wait, "", "unknown-key"};
 }
 
@@ -47,16 +42,13 @@ void Zap::answer(const ZapQuestion& question, const Verdict& verdict) {
 void Zap::refuse(Instant now, const ZapQuestion& question, const char* reason, QuietLog& log) {
   ++refused_;
   answer(question, {Verdict::Kind::refuse, "", reason});
-  log.warn(now, "net.refused", reason, question.address,
-           question.mechanism == "NULL" ? kNoKeyNext : kUnknownKeyNext);
+  log.warn(now, "net.refused", reason, question.address, question.mechanism == "NULL" ? kNoKeyNext : kUnknownKeyNext);
 }
 
 bool Zap::serve(Instant now, KeyRing& keys, QuietLog& log) {
   keys.begin_turn();
   if (keys.overflowed() && !std::exchange(told_overflow_, true))
-    log.warn(now, "net.too-many-members",
-             std::to_string(kKnownMembers) + " were seen: further ones cannot connect here", "",
-             kTooManyNext);
+    log.warn(now, "net.too-many-members", std::to_string(kKnownMembers) + " were seen: further ones cannot connect here", "", kTooManyNext);
   if (unfinished_) retry(keys);
   while (!parked_.empty() && parked_.front().until <= now) {
     refuse(now, parked_.front(), "unknown-key", log);

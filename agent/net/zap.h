@@ -17,7 +17,7 @@ namespace dtrain::net {
 
 inline constexpr std::size_t kZapPerTurn = 128;       // questions answered in one turn
 inline constexpr std::size_t kParkedHandshakes = 64;  // further unknown keys are refused at once
-inline constexpr Duration kParkTime = 1s;  // then an unknown key is refused; shorter than the handshake's own limit
+inline constexpr Duration kParkTime = 1s;             // then an unknown key is refused; shorter than the handshake's own limit
 
 inline constexpr const char* kZapDomain = "dtrain";
 inline constexpr std::string_view kUserCluster = "cluster";  // user id of a link under the cluster key
@@ -32,9 +32,7 @@ class Zap {
   bool serve(Instant now, KeyRing& keys, QuietLog& log);
   // To be called when a member became known: looks at parked handshakes again, deriving the keys that the last turn left over.
   void retry(KeyRing& keys);
-  Instant deadline() const {
-    return unfinished_ ? Instant{} : parked_.empty() ? kNever : parked_.front().until;
-  }
+  Instant deadline() const { return unfinished_ ? Instant{} : parked_.empty() ? kNever : parked_.front().until; }
   std::uint64_t refused() const { return refused_; }
 
  private:
@@ -53,7 +51,7 @@ class Zap {
 
   ZapSocket socket_;
   std::vector<Parked> parked_;  // oldest first
-  bool unfinished_ = false;       // one of them waits for keys that are yet to be derived
+  bool unfinished_ = false;     // one of them waits for keys that are yet to be derived
   bool told_overflow_ = false;
   std::uint64_t refused_ = 0;
 };

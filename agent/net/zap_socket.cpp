@@ -22,8 +22,7 @@ Result<ZapSocket> ZapSocket::open(const ZmqContext& context) {
 // Frames: peer, "", version, request id, domain, address, identity, mechanism, then the mechanism's
 // credentials.
 bool ZapSocket::read(ZapQuestion& question) {
-  constexpr std::size_t kPeer = 0, kVersionAt = 2, kRequest = 3, kAddress = 5, kMechanism = 7,
-                        kCredential = 8;
+  constexpr std::size_t kPeer = 0, kVersionAt = 2, kRequest = 3, kAddress = 5, kMechanism = 7, kCredential = 8;
   question = {};
   std::size_t count = 0;
   bool version = false, key = false;

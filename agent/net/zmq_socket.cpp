@@ -6,17 +6,14 @@
 
 namespace dtrain::net {
 
-std::string zmq_cause() {
-  return zmq_strerror(zmq_errno());
-}
+std::string zmq_cause() { return zmq_strerror(zmq_errno()); }
 
 Result<ZmqContext> ZmqContext::open(int io_threads, int max_sockets) {
   void* const context = zmq_ctx_new();
-  if (context == nullptr)
-    return fail(ErrorCode::io, "could not open network: " + zmq_cause(), "free descriptors or memory");
+  if (context == nullptr) return fail(ErrorCode::io, "could not open network: " + zmq_cause(), "free descriptors or memory");
   ZmqContext owner(context);
-  if (zmq_ctx_set(context, ZMQ_IO_THREADS, io_threads) != 0 ||
-      zmq_ctx_set(context, ZMQ_MAX_SOCKETS, max_sockets) != 0 || zmq_ctx_set(context, ZMQ_BLOCKY, 0) != 0)
+  if (zmq_ctx_set(context, ZMQ_IO_THREADS, io_threads) != 0 || zmq_ctx_set(context, ZMQ_MAX_SOCKETS, max_sockets) != 0 ||
+      zmq_ctx_set(context, ZMQ_BLOCKY, 0) != 0)
     return fail(ErrorCode::internal, "could not set up network: " + zmq_cause());
   return owner;
 }
@@ -28,9 +25,7 @@ ZmqContext::~ZmqContext() {
   while (zmq_ctx_term(context_) != 0 && errno == EINTR) continue;
 }
 
-std::string_view Frame::bytes() const {
-  return {static_cast<const char*>(zmq_msg_data(&message_)), zmq_msg_size(&message_)};
-}
+std::string_view Frame::bytes() const { return {static_cast<const char*>(zmq_msg_data(&message_)), zmq_msg_size(&message_)}; }
 
 std::string_view Frame::property(const char* name) const {
   const char* const value = zmq_msg_gets(&message_, name);
@@ -65,17 +60,11 @@ int ZmqSocket::fd() const {
   return zmq_getsockopt(socket_, ZMQ_FD, &fd, &size) == 0 ? fd : -1;
 }
 
-bool ZmqSocket::set(int option, int value) {
-  return zmq_setsockopt(socket_, option, &value, sizeof value) == 0;
-}
+bool ZmqSocket::set(int option, int value) { return zmq_setsockopt(socket_, option, &value, sizeof value) == 0; }
 
-bool ZmqSocket::set(int option, std::int64_t value) {
-  return zmq_setsockopt(socket_, option, &value, sizeof value) == 0;
-}
+bool ZmqSocket::set(int option, std::int64_t value) { return zmq_setsockopt(socket_, option, &value, sizeof value) == 0; }
 
-bool ZmqSocket::set(int option, std::string_view value) {
-  return zmq_setsockopt(socket_, option, value.data(), value.size()) == 0;
-}
+bool ZmqSocket::set(int option, std::string_view value) { return zmq_setsockopt(socket_, option, value.data(), value.size()) == 0; }
 
 int ZmqSocket::events() const {
   int events = 0;

@@ -64,7 +64,8 @@ std::uint32_t next_log_number(const std::string& directory) {
 
 // A shim writes its state when it comes up.
 bool launch_came_to_nothing(const std::string& directory) {
-  struct stat launch {}, state {};
+  struct stat launch {
+  }, state{};
   if (::stat((directory + "/" + shim::kLaunchFile).c_str(), &launch) != 0) return false;
   if (::stat((directory + "/" + shim::kStateFile).c_str(), &state) != 0) return true;
   const auto at = [](const struct stat& info) { return std::pair(info.st_mtim.tv_sec, info.st_mtim.tv_nsec); };

@@ -15,10 +15,8 @@ Result<account::HostUser> find_user_to_become(const task::User& user) {
   auto found = account::find_user(user);
   if (!found) return found;
   if (::geteuid() != 0 && ::geteuid() != found->uid)
-    return fail(
-        ErrorCode::refused,
-        "could not become user " + user.name + ": the agent runs as user id " + std::to_string(::geteuid()),
-        "run dtraind as root to serve several users");
+    return fail(ErrorCode::refused, "could not become user " + user.name + ": the agent runs as user id " + std::to_string(::geteuid()),
+                "run dtraind as root to serve several users");
   return found;
 }
 
@@ -28,8 +26,7 @@ bool become(const account::HostUser& user) {
     errno = EPERM;
     return ::geteuid() == user.uid;
   }
-  return ::setgroups(user.groups.size(), user.groups.data()) == 0 && ::setgid(user.gid) == 0 &&
-         ::setuid(user.uid) == 0;
+  return ::setgroups(user.groups.size(), user.groups.data()) == 0 && ::setgid(user.gid) == 0 && ::setuid(user.uid) == 0;
 }
 
 }  // namespace dtrain::proc

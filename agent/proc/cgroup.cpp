@@ -90,13 +90,13 @@ bool usable(const std::string& directory) {
   if (!make_directory(probe)) return false;
   bool ok = false;
   const UniqueFd fd(::open(probe.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd && ::access((probe + "/cgroup.kill").c_str(), W_OK) == 0 &&
-      ::access((probe + "/cgroup.freeze").c_str(), W_OK) == 0) {
+  if (fd && ::access((probe + "/cgroup.kill").c_str(), W_OK) == 0 && ::access((probe + "/cgroup.freeze").c_str(), W_OK) == 0) {
     clone_args args{};
     args.flags = shim::kVforkFlags | CLONE_INTO_CGROUP;
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<std::uint64_t>(fd.get());
-    const long pid = shim::vfork_clone(&args, [](void* context) { exit_at_once(context); }, nullptr);
+    const long pid = shim::vfork_clone(
+        &args, [](void* context) { exit_at_once(context); }, nullptr);
     // The process must also survive: some kernels kill a newborn if the cgroup of its parent was ever killed.
     int status = 0;
     ok = pid > 0 && ::waitpid(static_cast<pid_t>(pid), &status, 0) == pid && WIFEXITED(status);
@@ -198,8 +198,7 @@ Result<Cgroups::Place> Cgroups::create(const std::string& assignment, std::uint6
     if (!made) return io_error(place.v2);
     if (!make_directory(place.v2 + "/task")) return io_error(place.v2 + "/task");
     if (!limited && has_word(place.v2 + "/cgroup.controllers", "memory")) {
-      if (!write_control(place.v2 + "/cgroup.subtree_control", "+memory") ||
-          !write_control(place.v2 + "/task/memory.max", limit))
+      if (!write_control(place.v2 + "/cgroup.subtree_control", "+memory") || !write_control(place.v2 + "/task/memory.max", limit))
         return io_error(place.v2 + " with its memory limit");
       limited = true;
     }

@@ -23,15 +23,13 @@ class Cgroups {
   static Cgroups open(const std::string& parent, const std::string& name);
   Cgroups() = default;
   Cgroups(Cgroups&& other) noexcept
-      : v2_(std::exchange(other.v2_, {})),
-        memory_v1_(std::exchange(other.memory_v1_, {})),
-        unusable_(std::move(other.unusable_)) {}
+      : v2_(std::exchange(other.v2_, {})), memory_v1_(std::exchange(other.memory_v1_, {})), unusable_(std::move(other.unusable_)) {}
   Cgroups& operator=(Cgroups&&) = delete;
-  ~Cgroups();   // removes its own directories if nothing is left in them
+  ~Cgroups();  // removes its own directories if nothing is left in them
 
   struct Place {
-    std::string v2;       // "" none
-    std::string memory;   // v1; "" none
+    std::string v2;      // "" none
+    std::string memory;  // v1; "" none
   };
   // Creates the cgroups of one assignment. memory_bytes, processes 0: no limit. `processes` is limited only where its
   // controller is available.
@@ -39,7 +37,7 @@ class Cgroups {
   // Kills processes in groups that create() made in an earlier life of the agent, and removes empty groups.
   void clear() const;
 
-  const std::string& v2() const { return v2_; }           // "" none
+  const std::string& v2() const { return v2_; }  // "" none
   // The cgroup for the next shim, created if it is missing; "": none.
   std::string shims() const;
   const std::string& memory_v1() const { return memory_v1_; }
@@ -58,21 +56,21 @@ std::string cgroup_name_of(const std::string& tasks_dir);
 // The cgroups of a process in all hierarchies, at one moment.
 class ProcessCgroups {
  public:
-  explicit ProcessCgroups(const std::string& process);   // its pid, or "self"
+  explicit ProcessCgroups(const std::string& process);  // its pid, or "self"
   // The directory in the hierarchy of a version 1 controller, or in the unified one (""). nullopt: that is not
   // mounted, or there was no such process.
   std::optional<std::string> in(const std::string& controller) const;
 
  private:
-  std::string cgroups_, mounts_;   // as /proc has them
+  std::string cgroups_, mounts_;  // as /proc has them
 };
 // The directory, in the hierarchy of that version 1 controller, with the same path as `unified`: systemd names its
 // groups alike in all hierarchies. nullopt: there is no such hierarchy.
 std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller);
 
 // For one assignment's v2 cgroup; "" does nothing.
-void cgroup_kill(const std::string& cgroup);          // every process in it and below
-bool cgroup_populated(const std::string& cgroup);     // false also where it does not exist
+void cgroup_kill(const std::string& cgroup);       // every process in it and below
+bool cgroup_populated(const std::string& cgroup);  // false also where it does not exist
 // Removes what create() made. Processes must be gone; a directory that is still busy stays.
 void cgroup_remove(const Cgroups::Place& place);
 

@@ -65,9 +65,7 @@ std::vector<bpf_insn> gate() {
   return code;
 }
 
-int bpf(bpf_cmd command, bpf_attr& attributes) {
-  return static_cast<int>(::syscall(SYS_bpf, command, &attributes, sizeof attributes));
-}
+int bpf(bpf_cmd command, bpf_attr& attributes) { return static_cast<int>(::syscall(SYS_bpf, command, &attributes, sizeof attributes)); }
 
 }  // namespace
 

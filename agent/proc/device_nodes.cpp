@@ -9,9 +9,9 @@ namespace dtrain::proc {
 namespace {
 
 // Nodes of the driver as a whole. NVLink between hosts uses channels, and storage may write into a GPU directly.
-constexpr const char* kBesideNvidia[] = {"/dev/nvidiactl",   "char-nvidia-uvm", "/dev/nvidia-modeset",
-                                         "char-nvidia-caps", "char-nvidia-caps-imex-channels",
-                                         "char-nvidia-fs",   "char-gdrdrv"};
+constexpr const char* kBesideNvidia[] = {
+    "/dev/nvidiactl", "char-nvidia-uvm", "/dev/nvidia-modeset", "char-nvidia-caps", "char-nvidia-caps-imex-channels",
+    "char-nvidia-fs", "char-gdrdrv"};
 
 tl::unexpected<Error> unknown(const std::string& pci, const std::string& cause) {
   return fail(ErrorCode::unavailable, "could not tell the device nodes of GPU " + pci + ": " + cause,
@@ -42,8 +42,7 @@ Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& g
     add(own_device_node(gpu));
     if (nvidia)
       for (const char* node : kBesideNvidia) add(node);
-    else
-      add("/dev/kfd");
+    else add("/dev/kfd");
   }
   return nodes;
 }

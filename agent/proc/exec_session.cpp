@@ -40,8 +40,7 @@ struct LaunchError {
 };
 
 Error system_error(const std::string& what) {
-  return Error{ErrorCode::io, "could not " + what + ": " + cause_of(errno),
-               "raise the limits of processes and open files"};
+  return Error{ErrorCode::io, "could not " + what + ": " + cause_of(errno), "raise the limits of processes and open files"};
 }
 
 bool make_pipe(UniqueFd& read_end, UniqueFd& write_end) {
@@ -52,9 +51,7 @@ bool make_pipe(UniqueFd& read_end, UniqueFd& write_end) {
   return true;
 }
 
-bool make_nonblocking(const UniqueFd& fd) {
-  return ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK) == 0;
-}
+bool make_nonblocking(const UniqueFd& fd) { return ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK) == 0; }
 
 winsize window(std::uint32_t rows, std::uint32_t columns) {
   constexpr std::uint32_t kMost = std::numeric_limits<unsigned short>::max();
@@ -92,8 +89,7 @@ void join_cgroup(const Launch& launch, const std::string& path) {
   prepare_child();
   ::setsid();
   for (const std::string& path : launch.cgroup_files) join_cgroup(launch, path);
-  if (::dup2(launch.input, STDIN_FILENO) < 0 || ::dup2(launch.output, STDOUT_FILENO) < 0 ||
-      ::dup2(launch.errors, STDERR_FILENO) < 0 ||
+  if (::dup2(launch.input, STDIN_FILENO) < 0 || ::dup2(launch.output, STDOUT_FILENO) < 0 || ::dup2(launch.errors, STDERR_FILENO) < 0 ||
       (launch.terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0))
     launch_failed(launch, LaunchError::terminal);
   if (!become(launch.user)) launch_failed(launch, LaunchError::user);
@@ -107,16 +103,11 @@ void join_cgroup(const Launch& launch, const std::string& path) {
 
 std::string describe(const LaunchError& error, const std::string& command) {
   switch (error.step) {
-    case LaunchError::cgroup:
-      return "could not join the task's cgroup: " + cause_of(error.error);
-    case LaunchError::user:
-      return "could not become the task's user: " + cause_of(error.error);
-    case LaunchError::directory:
-      return "could not enter the task's working directory: " + cause_of(error.error);
-    case LaunchError::terminal:
-      return "could not set up its terminal: " + cause_of(error.error);
-    default:
-      return "could not execute " + command + ": " + cause_of(error.error);
+    case LaunchError::cgroup: return "could not join the task's cgroup: " + cause_of(error.error);
+    case LaunchError::user: return "could not become the task's user: " + cause_of(error.error);
+    case LaunchError::directory: return "could not enter the task's working directory: " + cause_of(error.error);
+    case LaunchError::terminal: return "could not set up its terminal: " + cause_of(error.error);
+    default: return "could not execute " + command + ": " + cause_of(error.error);
   }
 }
 
@@ -142,11 +133,9 @@ std::string signal_name(int number) {
 
 }  // namespace
 
-Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest& request,
-                                                        const ExecPlace& place) {
+Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest& request, const ExecPlace& place) {
   if (request.command.empty() || request.command.front().empty())
-    return fail(ErrorCode::invalid, "could not execute: there is no command",
-                "dtrainctl exec JOB TASK -- COMMAND");
+    return fail(ErrorCode::invalid, "could not execute: there is no command", "dtrainctl exec JOB TASK -- COMMAND");
   const auto user = find_user_to_become(place.user);
   if (!user) return fail(user.error());
   std::unique_ptr<ExecSession> session(new ExecSession);
@@ -154,17 +143,15 @@ Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest&
   session->command_ = request.command.front();
   if (!session->epoll_) return fail(system_error("execute " + session->command_));
   ChildEnds ends;
-  const Status opened =
-      request.terminal ? session->open_terminal(request, *user, ends) : session->open_pipes(ends);
+  const Status opened = request.terminal ? session->open_terminal(request, *user, ends) : session->open_pipes(ends);
   if (!opened) return fail(opened.error());
-  if (Status launched = session->launch(request, place, *user, ends); !launched)
-    return fail(launched.error());
+  if (Status launched = session->launch(request, place, *user, ends); !launched) return fail(launched.error());
   return session;
 }
 
 Status ExecSession::open_pipes(ChildEnds& ends) {
-  if (make_pipe(ends.input, input_) && make_pipe(output_, ends.output) && make_pipe(errors_, ends.errors) &&
-      make_nonblocking(input_) && make_nonblocking(output_) && make_nonblocking(errors_))
+  if (make_pipe(ends.input, input_) && make_pipe(output_, ends.output) && make_pipe(errors_, ends.errors) && make_nonblocking(input_) &&
+      make_nonblocking(output_) && make_nonblocking(errors_))
     return {};
   return fail(system_error("execute " + command_));
 }
@@ -185,16 +172,14 @@ Status ExecSession::open_terminal(const wire::ExecRequest& request, const accoun
   return {};
 }
 
-Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user,
-                           const ChildEnds& ends) {
+Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user, const ChildEnds& ends) {
   Launch launch;
   launch.user = user;
   launch.work_dir = place.work_dir;
   launch.terminal = terminal_;
   for (const std::string& cgroup : place.cgroups)
     if (!cgroup.empty()) launch.cgroup_files.push_back(cgroup + "/cgroup.procs");
-  for (const std::string& argument : request.command)
-    launch.argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : request.command) launch.argv.push_back(const_cast<char*>(argument.c_str()));
   launch.argv.push_back(nullptr);
   std::map<std::string, std::string> env = place.env;
   if (terminal_ && !request.term.empty()) env["TERM"] = request.term;
@@ -202,8 +187,7 @@ Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& pl
   for (std::string& text : launch.env_text) launch.env.push_back(text.data());
   launch.env.push_back(nullptr);
   UniqueFd report;
-  if (!make_pipe(launch_error_, report) || !make_nonblocking(launch_error_))
-    return fail(system_error("execute " + command_));
+  if (!make_pipe(launch_error_, report) || !make_nonblocking(launch_error_)) return fail(system_error("execute " + command_));
   launch.input = ends.input.get();
   launch.output = ends.output.get();
   launch.errors = ends.errors.get();
@@ -244,16 +228,13 @@ Status ExecSession::input(const wire::ExecInput& input) {
   if (input.signal > 0 && input.signal <= kLastSignal && !reaped_) {
     // The group may be long gone, and its number may belong to another: a terminal keeps only the number.
     const pid_t foreground = terminal_ && output_ ? ::tcgetpgrp(output_.get()) : -1;
-    if (foreground > 0 && foreground != pid_)
-      signal_session(input.signal, foreground);
-    else
-      ::kill(-pid_, input.signal);
+    if (foreground > 0 && foreground != pid_) signal_session(input.signal, foreground);
+    else ::kill(-pid_, input.signal);
   }
   if (input_ended_ || !input_) return {};
   if (pending_.size() + input.bytes.size() > kExecInputBytes)
     return fail(ErrorCode::limit,
-                "could not pass input to " + command_ + ": it has not read the last " +
-                    std::to_string(kExecInputBytes) + " bytes",
+                "could not pass input to " + command_ + ": it has not read the last " + std::to_string(kExecInputBytes) + " bytes",
                 "send less at once, or through a file");
   pending_ += input.bytes;
   if (input.end) {
@@ -281,10 +262,8 @@ void ExecSession::write_input() {
     unwatch(input_);
     input_watched_ = false;
   } else if (pending_.empty() == input_watched_) {
-    if (input_watched_)
-      epoll_.remove(input_.get());
-    else
-      watch(input_.get(), EPOLLOUT);
+    if (input_watched_) epoll_.remove(input_.get());
+    else watch(input_.get(), EPOLLOUT);
     input_watched_ = !input_watched_;
   }
 }
@@ -294,19 +273,14 @@ void ExecSession::set_paused(bool paused) {
   paused_ = paused;
   for (const UniqueFd* fd : {&output_, &errors_}) {
     if (!*fd) continue;
-    if (paused)
-      epoll_.remove(fd->get());  // a hang-up is told even to who asks for nothing
-    else
-      watch(fd->get(), EPOLLIN);
+    if (paused) epoll_.remove(fd->get());  // a hang-up is told even to who asks for nothing
+    else watch(fd->get(), EPOLLIN);
   }
 }
 
-void ExecSession::room_again() {
-  set_paused(false);
-}
+void ExecSession::room_again() { set_paused(false); }
 
-void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection,
-                              std::uint64_t request, Outlet& outlet) {
+void ExecSession::read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request, Outlet& outlet) {
   for (int chunk = 0; chunk < kChunksPerTurn && from; ++chunk) {
     if (outlet.room(connection) < kStreamMessageBytes) return set_paused(true);
     wire::ExecOutput output;
@@ -334,9 +308,7 @@ void ExecSession::signal_session(int number, int group) {
       const std::string name = entry->d_name;
       int process = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
-      if (error != std::errc() || end != name.data() + name.size() || process == pid_ ||
-          belonging_of(name).session != pid_)
-        continue;
+      if (error != std::errc() || end != name.data() + name.size() || process == pid_ || belonging_of(name).session != pid_) continue;
       const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
       const Belonging found = belonging_of(name);
       if (!held || found.session != pid_ || (group != 0 && found.group != group)) continue;
@@ -351,8 +323,7 @@ void ExecSession::signal_session(int number, int group) {
 void ExecSession::reap_if_ended(Instant now) {
   if (reaped_) return;
   siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0)
-    return;
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) return;
   signal_session(SIGKILL);
   while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
   }
@@ -377,17 +348,14 @@ bool ExecSession::turn(Instant now, node::ConnectionId connection, std::uint64_t
   if ((output_ || errors_) && now < act_at_) return false;
   LaunchError error;
   if (::read(launch_error_.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
-    const Error told{ErrorCode::invalid, describe(error, command_),
-                     "check the command and the task's environment"};
+    const Error told{ErrorCode::invalid, describe(error, command_), "check the command and the task's environment"};
     outlet.send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(told)));
     return true;
   }
   wire::ExecOutput last;
   last.exit.emplace();
-  if (WIFSIGNALED(status_))
-    last.exit->signal = signal_name(WTERMSIG(status_));
-  else
-    last.exit->code = WEXITSTATUS(status_);
+  if (WIFSIGNALED(status_)) last.exit->signal = signal_name(WTERMSIG(status_));
+  else last.exit->code = WEXITSTATUS(status_);
   outlet.send(connection, wire::make_message(wire::MessageType::exec_output, request, last));
   return true;
 }

@@ -25,17 +25,15 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kExecInputBytes =
-    4 << 20;                                // unread input of the command; beyond, the command is ended
-inline constexpr Duration kExecGrace = 2s;  // from SIGHUP to SIGKILL
+inline constexpr std::size_t kExecInputBytes = 4 << 20;  // unread input of the command; beyond, the command is ended
+inline constexpr Duration kExecGrace = 2s;               // from SIGHUP to SIGKILL
 
 // Where and as what the command runs; filled in by the daemon from the task's ShimSpec.
 struct ExecPlace {
   task::User user;
   std::string work_dir;
   std::map<std::string, std::string> env;  // the task's; TERM is added with a terminal
-  std::vector<std::string>
-      cgroups;  // directories to join (v2, v1 memory); "" and missing ones are skipped
+  std::vector<std::string> cgroups;        // directories to join (v2, v1 memory); "" and missing ones are skipped
 };
 
 // The running command. Owned and driven by ExecSessions.
@@ -64,13 +62,11 @@ class ExecSession {
   ExecSession() = default;
   Status open_pipes(ChildEnds& ends);
   Status open_terminal(const wire::ExecRequest& request, const account::HostUser& user, ChildEnds& ends);
-  Status launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user,
-                const ChildEnds& ends);
+  Status launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user, const ChildEnds& ends);
   void watch(int fd, std::uint32_t events);
   void unwatch(UniqueFd& fd);  // closes it, too
   void write_input();
-  void read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request,
-                   Outlet& outlet);
+  void read_output(UniqueFd& from, bool is_stderr, node::ConnectionId connection, std::uint64_t request, Outlet& outlet);
   void set_paused(bool paused);
   void signal_session(int number, int group = 0);
   void reap_if_ended(Instant now);
@@ -95,8 +91,7 @@ class ExecSessions {
   static Result<ExecSessions> open();
 
   // `query`: OpenExec::query. Failures are answered by dispatch().
-  void open(node::ConnectionId connection, std::uint64_t request, const std::string& query,
-            const ExecPlace& place);
+  void open(node::ConnectionId connection, std::uint64_t request, const std::string& query, const ExecPlace& place);
   void input(Instant now, node::ConnectionId connection,
              const wire::ExecInput& input);  // an unknown exec: ignored (it ended)
   void close(Instant now, node::ConnectionId connection, std::uint64_t request);

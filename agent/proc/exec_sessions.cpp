@@ -19,21 +19,18 @@ void ExecSessions::fail_later(const Key& key, const Error& error) {
   work_.set(true);
 }
 
-void ExecSessions::open(node::ConnectionId connection, std::uint64_t request, const std::string& query,
-                        const ExecPlace& place) {
+void ExecSessions::open(node::ConnectionId connection, std::uint64_t request, const std::string& query, const ExecPlace& place) {
   const Key key{connection, request};
   const auto decoded = wire::decode<wire::ExecRequest>(query);
   if (!decoded) return fail_later(key, decoded.error());
   if (sessions_.size() + leaving_.size() >= limits::kStreams)
-    return fail_later(key, Error{ErrorCode::limit,
-                                 "could not execute: this agent serves " + std::to_string(limits::kStreams) +
-                                     " commands already",
-                                 "end some, then try again"});
+    return fail_later(
+        key, Error{ErrorCode::limit, "could not execute: this agent serves " + std::to_string(limits::kStreams) + " commands already",
+                   "end some, then try again"});
   auto session = ExecSession::start(*decoded, place);
   if (!session) return fail_later(key, session.error());
   if (!epoll_.add((*session)->fd()))
-    return fail_later(
-        key, Error{ErrorCode::io, "could not execute: " + cause_of(errno), "raise the limit of open files"});
+    return fail_later(key, Error{ErrorCode::io, "could not execute: " + cause_of(errno), "raise the limit of open files"});
   sessions_.insert_or_assign(key, std::move(*session));
 }
 
@@ -67,8 +64,7 @@ void ExecSessions::close(Instant now, node::ConnectionId connection) {
 }
 
 void ExecSessions::wake(node::ConnectionId connection) {
-  for (auto at = sessions_.lower_bound(Key{connection, 0});
-       at != sessions_.end() && at->first.first == connection; ++at)
+  for (auto at = sessions_.lower_bound(Key{connection, 0}); at != sessions_.end() && at->first.first == connection; ++at)
     at->second->room_again();
   work_.set(true);
 }
@@ -83,13 +79,10 @@ Instant ExecSessions::deadline() const {
 void ExecSessions::dispatch(Instant now, Outlet& outlet) {
   work_.set(false);
   for (const auto& [key, error] : std::exchange(failed_, {}))
-    outlet.send(key.first,
-                wire::make_message(wire::MessageType::error, key.second, wire::error_reply(error)));
+    outlet.send(key.first, wire::make_message(wire::MessageType::error, key.second, wire::error_reply(error)));
   for (auto at = sessions_.begin(); at != sessions_.end();) {
-    if (at->second->turn(now, at->first.first, at->first.second, outlet))
-      at = sessions_.erase(at);
-    else
-      ++at;
+    if (at->second->turn(now, at->first.first, at->first.second, outlet)) at = sessions_.erase(at);
+    else ++at;
   }
   std::erase_if(leaving_, [&](const auto& session) { return session->leave(now); });
 }

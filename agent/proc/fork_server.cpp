@@ -20,13 +20,11 @@
 namespace dtrain::proc {
 namespace {
 
-constexpr int kServerSocket = 3;              // in the server, which has nothing else of the agent open
+constexpr int kServerSocket = 3;                // in the server, which has nothing else of the agent open
 constexpr const char* kName = "dtraind-forks";  // in ps; at most 15 characters
 
 // fork(), but the child's parent is the caller's parent. Not clone3(), which some containers' filters refuse.
-pid_t fork_sibling() {
-  return static_cast<pid_t>(::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
-}
+pid_t fork_sibling() { return static_cast<pid_t>(::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr)); }
 
 [[noreturn]] void serve(int socket, const ForkServer::Work& work) {
   if (::dup2(socket, kServerSocket) < 0 || ::close_range(kServerSocket + 1, ~0u, 0) != 0) ::_exit(EXIT_FAILURE);

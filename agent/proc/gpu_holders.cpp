@@ -93,10 +93,8 @@ Result<bool> GpuHolderSearch::look(std::size_t most) {
   for (; most > 0; --most) {
     if (descriptors_) {
       const dirent* descriptor = next_number(descriptors_.get());
-      if (descriptor != nullptr)
-        look_at(descriptor->d_name);
-      else
-        process_done();
+      if (descriptor != nullptr) look_at(descriptor->d_name);
+      else process_done();
       continue;
     }
     const dirent* process = next_number(processes_.get());

@@ -16,7 +16,7 @@
 namespace dtrain::proc {
 
 struct HolderPlaces {
-  std::string root;       // prefix of /dev
+  std::string root;  // prefix of /dev
   std::string proc = "/proc";
   std::string tasks_dir;  // of this agent's tasks; their processes are marked in_task
 };

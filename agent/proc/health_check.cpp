@@ -19,7 +19,7 @@ namespace dtrain::proc {
 namespace {
 
 constexpr Duration kKilledWithin = 1s;  // a killed process that has not ended by then cannot be killed
-constexpr int kReadsAtOnce = 8;  // of a chunk each; the loop has other things to do
+constexpr int kReadsAtOnce = 8;         // of a chunk each; the loop has other things to do
 
 // Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
 [[noreturn]] void become_check(char* const* argv, char* const* env, int output) {
@@ -128,10 +128,8 @@ bool HealthCheck::reap(node::HostCheck& seen) {
   const std::optional<int> status = reap_group(run_->pid);
   if (!status) return false;
   read_output();
-  if (WIFSIGNALED(*status))
-    seen.signal = WTERMSIG(*status);
-  else
-    seen.code = WEXITSTATUS(*status);
+  if (WIFSIGNALED(*status)) seen.signal = WTERMSIG(*status);
+  else seen.code = WEXITSTATUS(*status);
   seen.output = std::move(run_->text);
   return true;
 }
@@ -156,10 +154,8 @@ void HealthCheck::dispatch(Instant now, EventSink& sink) {
   if (next_ > now || (run_ != nullptr && deadline() > now)) return;
   next_ = now + options_.every;
   node::HostCheck failed;
-  if (run_ != nullptr)
-    failed.cause = "begun earlier (pid " + std::to_string(run_->pid) + ") cannot be killed";
-  else
-    failed = begin(now);
+  if (run_ != nullptr) failed.cause = "begun earlier (pid " + std::to_string(run_->pid) + ") cannot be killed";
+  else failed = begin(now);
   if (!failed.cause.empty()) sink(node::HostChecked{std::move(failed)});
 }
 

@@ -19,17 +19,14 @@ namespace dtrain::proc {
 namespace {
 
 // Nothing of the agent's environment may change what the program does (TAR_OPTIONS, LANG).
-constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
-                                                     nullptr};
+constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", nullptr};
 
 [[noreturn]] void run_child(const HelperProgram& program, int errors) {
   prepare_child();
   int input = program.standard_input;
   if (input < 0) input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int output = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (::dup2(errors, STDERR_FILENO) < 0 || ::dup2(input, STDIN_FILENO) < 0 ||
-      ::dup2(output, STDOUT_FILENO) < 0)
-    ::_exit(kNotExecuted);
+  if (::dup2(errors, STDERR_FILENO) < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0) ::_exit(kNotExecuted);
   if (program.run_as) {
     if (!become(*program.run_as)) {
       const std::string cause = "could not become user id " + std::to_string(program.run_as->uid) + ": " + std::strerror(errno);
@@ -92,8 +89,7 @@ std::optional<int> reap_group(pid_t leader) {
 
 Result<HelperResult> run_helper(const HelperProgram& program) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    return fail(ErrorCode::io, "could not run " + program.argv[0] + ": " + std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail(ErrorCode::io, "could not run " + program.argv[0] + ": " + std::strerror(errno));
   UniqueFd read_end(ends[0]), write_end(ends[1]);
   const pid_t pid = ::fork();
   if (pid < 0) return fail(ErrorCode::io, "could not run " + program.argv[0] + ": " + std::strerror(errno));
@@ -110,8 +106,7 @@ Result<HelperResult> run_helper(const HelperProgram& program) {
   }
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR)
-      return fail(ErrorCode::io, "could not wait for " + program.argv[0] + ": " + std::strerror(errno));
+    if (errno != EINTR) return fail(ErrorCode::io, "could not wait for " + program.argv[0] + ": " + std::strerror(errno));
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   while (!result.errors.empty() && result.errors.back() == '\n') result.errors.pop_back();
   return result;

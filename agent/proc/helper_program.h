@@ -14,9 +14,9 @@
 namespace dtrain::proc {
 
 struct HelperProgram {
-  std::vector<std::string> argv;   // argv[0] is looked up in the system directories
+  std::vector<std::string> argv;            // argv[0] is looked up in the system directories
   std::optional<account::HostUser> run_as;  // unset: as the caller
-  int standard_input = -1;         // -1: /dev/null
+  int standard_input = -1;                  // -1: /dev/null
 };
 
 inline constexpr int kNotExecuted = 127;  // exit code of a child that could not become its program

@@ -23,8 +23,8 @@ namespace dtrain::proc {
 namespace {
 
 constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
-constexpr std::size_t kErrorReads = 64;  // of one hook in one turn, a chunk each: more than a pipe holds
-constexpr int kLastLooks = 20;           // checks, at the runner's end, whether the killed processes are gone
+constexpr std::size_t kErrorReads = 64;       // of one hook in one turn, a chunk each: more than a pipe holds
+constexpr int kLastLooks = 20;                // checks, at the runner's end, whether the killed processes are gone
 constexpr useconds_t kLastLookPause = 5'000;  // microseconds
 
 bool same_user(const std::optional<task::User>& a, const std::optional<task::User>& b) {
@@ -43,8 +43,8 @@ bool same_user(const std::optional<task::User>& a, const std::optional<task::Use
     ::_exit(kNotExecuted);
   }
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 ||
-      ::dup2(error_pipe, STDERR_FILENO) < 0 || !become(user) || ::chdir("/") != 0)
+  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 || ::dup2(error_pipe, STDERR_FILENO) < 0 ||
+      !become(user) || ::chdir("/") != 0)
     ::_exit(kNotExecuted);
   prepare_child();  // become() cancelled the parent-death signal
   ::umask(022);
@@ -57,7 +57,7 @@ struct HookRunner::Hook {
   std::uint64_t token = 0;
   pid_t pid = -1;
   UniqueFd pid_fd;
-  UniqueFd errors;       // read end of its stderr
+  UniqueFd errors;  // read end of its stderr
   JobId job = 0;
   std::optional<task::User> user;
   Cgroups::Place group;
@@ -113,8 +113,8 @@ void HookRunner::run(Instant now, node::RunHook effect) {
 
 void HookRunner::start_waiting(Instant now) {
   while (running_.size() < kHooksAtOnce) {
-    const auto next = std::ranges::find_if(
-        waiting_, [this](const node::RunHook& effect) { return !effect.user || running_of(effect) < kHooksOfUser; });
+    const auto next =
+        std::ranges::find_if(waiting_, [this](const node::RunHook& effect) { return !effect.user || running_of(effect) < kHooksOfUser; });
     if (next == waiting_.end()) return;
     const node::RunHook effect = std::move(*next);
     waiting_.erase(next);
@@ -220,10 +220,8 @@ void HookRunner::reap(Hook& hook) {
   if (!status) return;
   read_errors(hook);
   job::Exit exit;
-  if (WIFSIGNALED(*status))
-    exit.signal = WTERMSIG(*status);
-  else
-    exit.code = WEXITSTATUS(*status);
+  if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
+  else exit.code = WEXITSTATUS(*status);
   exit.stderr_tail = std::move(hook.tail);
   cgroup_kill(hook.group.v2);  // processes that it left, in whatever session
   left_.push_back(std::move(hook.group));

@@ -21,14 +21,14 @@
 
 namespace dtrain::proc {
 
-inline constexpr Duration kNotifyTime = 60s;              // for one without a limit of its own
+inline constexpr Duration kNotifyTime = 60s;  // for one without a limit of its own
 inline constexpr std::size_t kHooksAtOnce = 8;
-inline constexpr std::size_t kHooksOfUser = 4;            // of one user, at a time
-inline constexpr std::size_t kHooksWaiting = 1024;        // further ones end at once with a cause
-inline constexpr std::size_t kHooksOfUserWaiting = 128;   // of one user; further ones end at once with a cause
-inline constexpr std::uint64_t kHookMemory = 256 << 20;   // bytes for one hook with all its processes, if the host has the controller
-inline constexpr std::uint32_t kHookProcesses = 64;       // of one hook, if the host has the controller
-inline constexpr Duration kLeftHookGroup = 100ms;         // pause before looking again whether a killed group is empty
+inline constexpr std::size_t kHooksOfUser = 4;           // of one user, at a time
+inline constexpr std::size_t kHooksWaiting = 1024;       // further ones end at once with a cause
+inline constexpr std::size_t kHooksOfUserWaiting = 128;  // of one user; further ones end at once with a cause
+inline constexpr std::uint64_t kHookMemory = 256 << 20;  // bytes for one hook with all its processes, if the host has the controller
+inline constexpr std::uint32_t kHookProcesses = 64;      // of one hook, if the host has the controller
+inline constexpr Duration kLeftHookGroup = 100ms;        // pause before looking again whether a killed group is empty
 
 class HookRunner {
  public:

@@ -46,8 +46,8 @@ bool read_text_at(std::string_view bytes, std::size_t at, std::string& out) { re
 Result<std::string> encode_launch(const LaunchFile& launch) {
   shim::LaunchHeader h;
   h.header_bytes = sizeof(h);
-  h.flags = (launch.switch_user ? shim::kSwitchUser : 0) | (launch.is_unit ? shim::kUnit : 0) |
-            (launch.signal_main ? shim::kSignalMain : 0);
+  h.flags =
+      (launch.switch_user ? shim::kSwitchUser : 0) | (launch.is_unit ? shim::kUnit : 0) | (launch.signal_main ? shim::kSignalMain : 0);
   h.stop_grace_ns = launch.stop_grace.count();
   h.stop_signal = launch.stop_signal;
   h.agent_uid = launch.agent_uid;
@@ -62,8 +62,7 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
   h.first_nonce = launch.first_nonce;
   if (launch.argv.empty() || launch.rlimits.size() > shim::kRlimits || launch.groups.size() > shim::kGroups)
     return fail(ErrorCode::invalid, "could not prepare the launch: no command, or too many limits or groups");
-  for (const auto& [resource, value] : launch.rlimits)
-    h.rlimits[h.rlimit_count++] = {static_cast<std::uint32_t>(resource), 0, value};
+  for (const auto& [resource, value] : launch.rlimits) h.rlimits[h.rlimit_count++] = {static_cast<std::uint32_t>(resource), 0, value};
 
   std::string out(sizeof(h), '\0');
   const auto cpus = cpu_bits(launch.cpus);
@@ -95,8 +94,8 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
   h.address_offset = append_text(out, launch.address);
   h.port = launch.port;
   if (out.size() > shim::kLaunchBytes)
-    return fail(ErrorCode::limit, "could not prepare the launch: arguments and environment take more than " +
-                                      std::to_string(shim::kLaunchBytes) + " bytes");
+    return fail(ErrorCode::limit,
+                "could not prepare the launch: arguments and environment take more than " + std::to_string(shim::kLaunchBytes) + " bytes");
   h.total_bytes = out.size();
   out.replace(0, sizeof(h), reinterpret_cast<const char*>(&h), sizeof(h));
   return out;
@@ -143,8 +142,7 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
   }
   if (launch.argv.empty() || !read_text_at(bytes, h.work_dir_offset, launch.work_dir) ||
       !read_text_at(bytes, h.notify_offset, launch.notify) || !read_text_at(bytes, h.cgroup_offset, launch.cgroup) ||
-      !read_text_at(bytes, h.memory_offset, launch.memory_cgroup) ||
-      !read_text_at(bytes, h.address_offset, launch.address))
+      !read_text_at(bytes, h.memory_offset, launch.memory_cgroup) || !read_text_at(bytes, h.address_offset, launch.address))
     return damaged();
   launch.port = static_cast<std::uint16_t>(h.port);
   return launch;

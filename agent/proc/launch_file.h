@@ -19,24 +19,24 @@ struct LaunchFile {
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;
   std::string work_dir;
-  std::string notify;          // value of NOTIFY_SOCKET
-  std::string cgroup;          // the assignment's v2 cgroup; "": none
-  std::string memory_cgroup;   // its v1 memory cgroup; "": none
+  std::string notify;         // value of NOTIFY_SOCKET
+  std::string cgroup;         // the assignment's v2 cgroup; "": none
+  std::string memory_cgroup;  // its v1 memory cgroup; "": none
   std::string address;
-  std::uint16_t port = 0;      // 0: none
+  std::uint16_t port = 0;  // 0: none
   AttemptNumber last_attempt = 0;
   std::uint32_t first_log = 0, log_files = 0;
   std::uint64_t log_file_bytes = 0;
-  std::vector<std::pair<int, std::uint64_t>> rlimits;   // RLIMIT_*, soft and hard
-  Duration lease{0};           // 0: no lease
+  std::vector<std::pair<int, std::uint64_t>> rlimits;  // RLIMIT_*, soft and hard
+  Duration lease{0};                                   // 0: no lease
   std::uint64_t epoch = 0, first_nonce = 0;
   // The shim is a service of systemd, which makes its cgroups and puts it there; on SIGTERM the task, too, gets stop_signal.
   bool is_unit = false;
   std::int32_t stop_signal = 15;
-  bool signal_main = false;    // a stop that the shim passes on goes to the main process alone
-  Duration stop_grace{0};      // and then the grace for processes that outlive the main one
-  std::vector<std::uint32_t> cpus;   // CPUs of the task's own, below 8 * shim::kCpuBytes; empty: it may use all
-  std::int32_t numa_node = -1;       // memory of this node is used first; -1: any
+  bool signal_main = false;         // a stop that the shim passes on goes to the main process alone
+  Duration stop_grace{0};           // and then the grace for processes that outlive the main one
+  std::vector<std::uint32_t> cpus;  // CPUs of the task's own, below 8 * shim::kCpuBytes; empty: it may use all
+  std::int32_t numa_node = -1;      // memory of this node is used first; -1: any
 };
 
 Result<std::string> encode_launch(const LaunchFile& launch);

@@ -1,5 +1,5 @@
-// The launchers of one host. Each assignment is launched by the first of them that takes it; the order is the caller's. Which launcher started
-// the shim of an assignment follows from its launch file, also for an agent that finds the shim alive.
+// The launchers of one host. Each assignment is launched by the first of them that takes it; the order is the caller's. Which launcher
+// started the shim of an assignment follows from its launch file, also for an agent that finds the shim alive.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,8 @@ class Launchers {
   Launcher* that_started(const LaunchFile& launch);
 
   // Assignments wait here until their launcher has room: each launcher has a line of its own, so that none waits for another's shims. An
-  // assignment that no launcher takes waits in the first line, and whoever launches it learns the cause. At least one launcher must be there.
+  // assignment that no launcher takes waits in the first line, and whoever launches it learns the cause. At least one launcher must be
+  // there.
   void wait(task::ShimSpec spec);
   bool waits(const AssignmentId& id) const;
   void forget(const AssignmentId& id);

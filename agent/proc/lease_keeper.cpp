@@ -69,8 +69,7 @@ void LeaseKeeper::begin_freeze() {
 }
 
 bool LeaseKeeper::is_frozen() {
-  if (!cgroup_.empty())
-    return read_small_file(cgroup_ + "/task/cgroup.events").value_or("").find("frozen 1") != std::string::npos;
+  if (!cgroup_.empty()) return read_small_file(cgroup_ + "/task/cgroup.events").value_or("").find("frozen 1") != std::string::npos;
   // Two passes: a process that forked during the first is seen by the second.
   const bool quiet = stop_leftovers(notify_) == 0;
   return std::exchange(quiet_pass_, quiet) && quiet;

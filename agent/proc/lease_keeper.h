@@ -32,7 +32,7 @@ class LeaseKeeper {
 
   std::optional<task::LeaseGuard> guard_;
   std::string cgroup_, notify_;
-  bool quiet_pass_ = false;   // without a cgroup: the last look found everything stopped
+  bool quiet_pass_ = false;  // without a cgroup: the last look found everything stopped
   Instant next_look_{};
 };
 

@@ -19,19 +19,14 @@ constexpr int kRecordsPerStep = 4096;         // skipped before a step returns `
 constexpr std::uint64_t kRecordBytes = sizeof(LogIndexRecord);
 constexpr std::int64_t kNanosecondsPerMillisecond = 1'000'000;
 
-std::string file_path(const std::string& dir, std::uint64_t number) {
-  return dir + "/log." + std::to_string(number);
-}
+std::string file_path(const std::string& dir, std::uint64_t number) { return dir + "/log." + std::to_string(number); }
 
 Error io_error(const std::string& verb, const std::string& path) {
-  return Error{ErrorCode::io, "could not " + verb + " " + path + ": " + std::strerror(errno),
-               "check the agent's disk"};
+  return Error{ErrorCode::io, "could not " + verb + " " + path + ": " + std::strerror(errno), "check the agent's disk"};
 }
 
 // A log is a plain file: anything else with its name is neither followed nor waited for.
-int open_plain(const std::string& path) {
-  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-}
+int open_plain(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }
 
 std::int64_t modified_ms(const struct stat& info) {
   return std::int64_t{info.st_mtim.tv_sec} * 1000 + info.st_mtim.tv_nsec / kNanosecondsPerMillisecond;
@@ -65,8 +60,7 @@ Result<std::optional<LogFile>> LogFile::open(const std::string& dir, std::uint64
 
 Result<struct stat> LogFile::data_stat() const {
   struct stat info {};
-  if (::fstat(data_.get(), &info) != 0)
-    return fail(io_error("read size of log file", file_path(dir_, number_)));
+  if (::fstat(data_.get(), &info) != 0) return fail(io_error("read size of log file", file_path(dir_, number_)));
   return info;
 }
 
@@ -74,8 +68,7 @@ Result<std::uint64_t> LogFile::index_size() {
   if (!index_) index_.reset(open_plain(file_path(dir_, number_) + ".idx"));
   if (!index_) return std::uint64_t{0};
   struct stat info {};
-  if (::fstat(index_.get(), &info) != 0)
-    return fail(io_error("read size of log index", file_path(dir_, number_) + ".idx"));
+  if (::fstat(index_.get(), &info) != 0) return fail(io_error("read size of log index", file_path(dir_, number_) + ".idx"));
   return static_cast<std::uint64_t>(info.st_size);
 }
 
@@ -84,8 +77,7 @@ Status LogFile::read_data(std::uint64_t offset, std::size_t max, std::string& ou
   out.resize(before + max);
   std::size_t got = 0;
   while (got < max) {
-    const ssize_t n =
-        ::pread(data_.get(), out.data() + before + got, max - got, static_cast<off_t>(offset + got));
+    const ssize_t n = ::pread(data_.get(), out.data() + before + got, max - got, static_cast<off_t>(offset + got));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const Error error = io_error("read log file", file_path(dir_, number_));
@@ -106,8 +98,7 @@ Result<std::vector<LogIndexRecord>> LogFile::read_index(std::uint64_t offset, st
   const std::size_t wanted = max * kRecordBytes;
   std::size_t got = 0;
   while (got < wanted) {
-    const ssize_t n = ::pread(index_.get(), reinterpret_cast<char*>(records.data()) + got, wanted - got,
-                              static_cast<off_t>(offset + got));
+    const ssize_t n = ::pread(index_.get(), reinterpret_cast<char*>(records.data()) + got, wanted - got, static_cast<off_t>(offset + got));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail(io_error("read log index", file_path(dir_, number_) + ".idx"));
     if (n == 0) break;
@@ -132,10 +123,8 @@ Result<std::vector<std::uint64_t>> list_log_files(const std::string& dir) {
 }
 
 bool plausible(const LogIndexRecord& record, std::uint64_t size) {
-  return record.offset <= size && record.stream <= static_cast<std::uint8_t>(task::LogStream::err) &&
-         record.wall_ns >= 0 &&
-         std::all_of(std::begin(record.reserved), std::end(record.reserved),
-                     [](std::uint8_t b) { return b == 0; });
+  return record.offset <= size && record.stream <= static_cast<std::uint8_t>(task::LogStream::err) && record.wall_ns >= 0 &&
+         std::all_of(std::begin(record.reserved), std::end(record.reserved), [](std::uint8_t b) { return b == 0; });
 }
 
 Result<std::optional<AttemptNumber>> newest_attempt(const std::string& dir) {
@@ -154,8 +143,7 @@ Result<std::optional<AttemptNumber>> newest_attempt(const std::string& dir) {
     const auto records = (*file)->read_index(first * kRecordBytes, kRecordsPerRead);
     if (!records) return fail(records.error());
     for (auto record = records->rbegin(); record != records->rend(); ++record)
-      if (plausible(*record, static_cast<std::uint64_t>(info->st_size)))
-        return std::optional<AttemptNumber>(record->attempt);
+      if (plausible(*record, static_cast<std::uint64_t>(info->st_size))) return std::optional<AttemptNumber>(record->attempt);
   }
   return std::optional<AttemptNumber>();
 }
@@ -170,8 +158,7 @@ bool LogReader::skip_whole_file(LogFile& file, const struct stat& info) {
   const auto size = file.index_size();
   if (!size || *size < kRecordBytes) return false;
   const auto last = file.read_index((*size / kRecordBytes - 1) * kRecordBytes, 1);
-  if (!last || last->empty() || !plausible(last->front(), static_cast<std::uint64_t>(info.st_size)))
-    return false;
+  if (!last || last->empty() || !plausible(last->front(), static_cast<std::uint64_t>(info.st_size))) return false;
   if (last->front().attempt >= filter_.first && modified_ms(info) >= filter_.since_ms) return false;
   attempt_ = last->front().attempt;
   return true;
@@ -274,8 +261,7 @@ Status LogReader::take_record(const LogIndexRecord& record) {
   attempt_ = record.attempt;
   const std::uint64_t until = std::min(end, size_);
   if (until <= position_) return {};
-  segment_ =
-      LogSegment{position_, until, record.attempt, static_cast<task::LogStream>(record.stream), time_ms};
+  segment_ = LogSegment{position_, until, record.attempt, static_cast<task::LogStream>(record.stream), time_ms};
   position_ = until;
   return {};
 }
@@ -325,8 +311,7 @@ Result<LogReader::Step> LogReader::step() {
 }
 
 Status LogReader::read(std::size_t max, std::string& out) {
-  const std::size_t wanted =
-      static_cast<std::size_t>(std::min<std::uint64_t>(max, segment_.end - segment_.begin));
+  const std::size_t wanted = static_cast<std::size_t>(std::min<std::uint64_t>(max, segment_.end - segment_.begin));
   const std::size_t before = out.size();
   if (Status done = file_->read_data(segment_.begin, wanted, out); !done) return done;
   const std::size_t got = out.size() - before;

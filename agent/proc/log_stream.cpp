@@ -27,14 +27,12 @@ Result<LogStream> LogStream::open(std::string tasks_dir, const node::OpenLog& ef
   return stream;
 }
 
-LogStream::LogStream(std::string tasks_dir, wire::LogsRequest query)
-    : tasks_dir_(std::move(tasks_dir)), query_(std::move(query)) {}
+LogStream::LogStream(std::string tasks_dir, wire::LogsRequest query) : tasks_dir_(std::move(tasks_dir)), query_(std::move(query)) {}
 
 void LogStream::add_sources(const std::vector<AssignmentId>& sources) {
   for (const AssignmentId& id : sources) {
     if (!sources_.insert(id).second) continue;
-    auto task =
-        std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.log->task() == id.task; });
+    auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.log->task() == id.task; });
     if (task == tasks_.end()) {
       tasks_.emplace_back();
       task = std::prev(tasks_.end());
@@ -101,8 +99,7 @@ void LogStream::announce_attempt(std::size_t index) {
     wire::LogChunk note = chunk_of(*task.log);
     note.attempt = attempt;
     note.note = note.task + ": attempt " + std::to_string(attempt) + " begins";
-    if (note.generation != task.generation)
-      note.note += " (generation " + std::to_string(note.generation) + ")";
+    if (note.generation != task.generation) note.note += " (generation " + std::to_string(note.generation) + ")";
     out_.push_back(std::move(note));
   }
   task.attempt = attempt;
@@ -116,19 +113,14 @@ Status LogStream::look_at(std::size_t index) {
   if (!step) return fail(step.error());
   if (const std::uint64_t lost = task.log->take_lost_files(); lost > 0) {
     wire::LogChunk note = chunk_of(*task.log);
-    note.note =
-        note.task + ": " + std::to_string(lost) + " log file(s) were rotated away before they could be sent";
+    note.note = note.task + ": " + std::to_string(lost) + " log file(s) were rotated away before they could be sent";
     out_.push_back(std::move(note));
   }
   announce_attempt(index);
   switch (*step) {
-    case TaskLog::Step::segment:
-      ready_.emplace(task.log->segment().time_ms, index);
-      break;
-    case TaskLog::Step::busy:
-      return {};
-    case TaskLog::Step::idle:
-      break;
+    case TaskLog::Step::segment: ready_.emplace(task.log->segment().time_ms, index); break;
+    case TaskLog::Step::busy: return {};
+    case TaskLog::Step::idle: break;
     case TaskLog::Step::finished:
       task.finished = true;
       flush(task, 0);
@@ -173,8 +165,7 @@ Status LogStream::read_chunk(std::size_t index) {
   chunk.time_ms = first.time_ms;
   task.generation = chunk.generation;
   while (chunk.bytes.size() < kStreamChunkBytes) {
-    if (Status read = task.log->read(kStreamChunkBytes - chunk.bytes.size(), chunk.bytes); !read)
-      return fail(read.error());
+    if (Status read = task.log->read(kStreamChunkBytes - chunk.bytes.size(), chunk.bytes); !read) return fail(read.error());
     const auto step = task.log->step();
     if (!step) return fail(step.error());
     if (*step != TaskLog::Step::segment) break;
@@ -202,12 +193,9 @@ Result<LogStream::Answer> LogStream::next() {
       ready_.erase(ready_.begin());
       if (Status read = read_chunk(index); !read) return fail(read.error());
     } else {
-      const bool finished =
-          std::all_of(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.finished; });
+      const bool finished = std::all_of(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.finished; });
       // Tasks may join while the job goes on.
-      answer.state = finished && (ended_ || !query_.follow || (!tasks_.empty() && !query_.task.empty()))
-                         ? State::finished
-                         : State::waiting;
+      answer.state = finished && (ended_ || !query_.follow || (!tasks_.empty() && !query_.task.empty())) ? State::finished : State::waiting;
       return answer;
     }
   }

@@ -21,8 +21,7 @@ constexpr std::uint32_t kDirectoryEvents = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR;
 constexpr std::uint32_t kFileEvents = IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR;
 
 Error system_error(const std::string& what) {
-  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno),
-               "raise fs.inotify limits or nofile"};
+  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno), "raise fs.inotify limits or nofile"};
 }
 
 }  // namespace
@@ -38,10 +37,8 @@ void LogStreams::set_work() { work_.set(!runnable_.empty() || !failed_.empty());
 void LogStreams::open(const node::OpenLog& effect) {
   const Key key{effect.connection, effect.request};
   if (streams_.size() >= limits::kStreams) {
-    failed_[key] = Error{
-        ErrorCode::limit,
-        "could not open log: this agent serves " + std::to_string(limits::kStreams) + " streams already",
-        "close some, then try again"};
+    failed_[key] = Error{ErrorCode::limit, "could not open log: this agent serves " + std::to_string(limits::kStreams) + " streams already",
+                         "close some, then try again"};
   } else if (auto stream = LogStream::open(tasks_dir_, effect); !stream) {
     failed_[key] = stream.error();
   } else {
@@ -86,8 +83,7 @@ void LogStreams::close(node::ConnectionId connection, std::uint64_t request) {
 
 void LogStreams::close(node::ConnectionId connection) {
   std::vector<Key> keys;
-  for (auto at = streams_.lower_bound(Key{connection, 0});
-       at != streams_.end() && at->first.first == connection; ++at)
+  for (auto at = streams_.lower_bound(Key{connection, 0}); at != streams_.end() && at->first.first == connection; ++at)
     keys.push_back(at->first);
   for (const auto& [key, error] : failed_)
     if (key.first == connection) keys.push_back(key);
@@ -106,8 +102,7 @@ void LogStreams::wake(node::ConnectionId connection) {
 Status LogStreams::ensure_inotify() {
   if (inotify_) return {};
   UniqueFd inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  if (!inotify || ::inotify_add_watch(inotify.get(), tasks_dir_.c_str(), kDirectoryEvents) < 0 ||
-      !epoll_.add(inotify.get()))
+  if (!inotify || ::inotify_add_watch(inotify.get(), tasks_dir_.c_str(), kDirectoryEvents) < 0 || !epoll_.add(inotify.get()))
     return fail(system_error("follow logs in " + tasks_dir_));
   inotify_ = std::move(inotify);
   return {};
@@ -128,8 +123,7 @@ Status LogStreams::follow(const Key& key, const LogStream& stream) {
     watched.id = id;
     watched.streams.insert(key);
     watch_directory(name, watched);
-    if (watched.descriptor < 0 && errno != ENOENT)
-      return fail(system_error("follow logs in " + tasks_dir_ + "/" + name));
+    if (watched.descriptor < 0 && errno != ENOENT) return fail(system_error("follow logs in " + tasks_dir_ + "/" + name));
   }
   return {};
 }
@@ -205,8 +199,7 @@ void LogStreams::run_stream(const Key& key, Outlet& outlet) {
     if (!answer) return fail_stream(key, answer.error(), outlet);
     if (answer->chunk) {
       sent += answer->chunk->bytes.size();
-      outlet.send(key.first,
-                  wire::make_message(wire::MessageType::log_chunk, key.second, *answer->chunk, false));
+      outlet.send(key.first, wire::make_message(wire::MessageType::log_chunk, key.second, *answer->chunk, false));
     }
     if (answer->state == LogStream::State::waiting) {
       runnable_.erase(key);

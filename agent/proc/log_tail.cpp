@@ -44,8 +44,7 @@ Status TailFinder::open_tail_piece() {
   const LogPosition at{file_->number(), index_end_, covered, attempt};
   const bool counts = !newest_ || unindexed_;
   if (!have_answer_) answer(counts ? LogPosition{at.file, at.index, size_, attempt} : at);
-  if (counts && covered < size_)
-    pieces_.push_back(Piece{LogSegment{covered, size_, attempt, task::LogStream::out, modified_ms_}, at});
+  if (counts && covered < size_) pieces_.push_back(Piece{LogSegment{covered, size_, attempt, task::LogStream::out, modified_ms_}, at});
   newest_ = false;
   return {};
 }
@@ -68,8 +67,7 @@ Result<bool> TailFinder::open_previous() {
     const auto info = file_->data_stat();
     if (!info) return fail(info.error());
     size_ = static_cast<std::uint64_t>(info->st_size);
-    modified_ms_ =
-        std::int64_t{info->st_mtim.tv_sec} * 1000 + info->st_mtim.tv_nsec / kNanosecondsPerMillisecond;
+    modified_ms_ = std::int64_t{info->st_mtim.tv_sec} * 1000 + info->st_mtim.tv_nsec / kNanosecondsPerMillisecond;
     if (Status opened = open_tail_piece(); !opened) return fail(opened.error());
     return true;
   }
@@ -79,8 +77,7 @@ Result<bool> TailFinder::open_previous() {
 Status TailFinder::load_pieces() {
   const std::uint64_t count = std::min<std::uint64_t>(kRecordsPerBlock, index_end_ / kRecordBytes);
   const std::uint64_t first = index_end_ - count * kRecordBytes;
-  const std::uint64_t from =
-      first >= kRecordBytes ? first - kRecordBytes : first;  // one more, for a gap before the block
+  const std::uint64_t from = first >= kRecordBytes ? first - kRecordBytes : first;  // one more, for a gap before the block
   const auto records = file_->read_index(from, static_cast<std::size_t>((index_end_ - from) / kRecordBytes));
   if (!records) return fail(records.error());
   std::uint64_t position = 0;
@@ -96,8 +93,7 @@ Status TailFinder::load_pieces() {
         pieces_.push_back(Piece{LogSegment{position, record.offset, attempt, task::LogStream::out, time_ms},
                                 LogPosition{file_->number(), at, position, attempt}});
       const std::uint64_t begin = std::max(position, record.offset);
-      pieces_.push_back(Piece{LogSegment{begin, std::max(begin, end), record.attempt,
-                                         static_cast<task::LogStream>(record.stream), time_ms},
+      pieces_.push_back(Piece{LogSegment{begin, std::max(begin, end), record.attempt, static_cast<task::LogStream>(record.stream), time_ms},
                               LogPosition{file_->number(), at, begin, record.attempt}});
     }
     position = std::max(position, end);
@@ -113,8 +109,7 @@ Result<bool> TailFinder::count_lines() {
   const std::uint64_t length = std::min<std::uint64_t>(kReadBytes, piece.segment.end - piece.segment.begin);
   const std::uint64_t from = piece.segment.end - length;
   std::string bytes;
-  if (Status read = file_->read_data(from, static_cast<std::size_t>(length), bytes); !read)
-    return fail(read.error());
+  if (Status read = file_->read_data(from, static_cast<std::size_t>(length), bytes); !read) return fail(read.error());
   for (std::size_t i = bytes.size(); i > 0; --i) {
     const bool last_of_all = !any_byte_;
     any_byte_ = true;
@@ -138,8 +133,7 @@ Result<bool> TailFinder::step() {
   while (!found_ && bytes < kBytesPerStep && pieces < kPiecesPerStep) {
     if (!pieces_.empty()) {
       const LogSegment& segment = pieces_.back().segment;
-      if (segment.attempt < filter_.first && any_byte_)
-        return found_ = true;  // only older attempts before this point
+      if (segment.attempt < filter_.first && any_byte_) return found_ = true;  // only older attempts before this point
       if (segment.begin >= segment.end || !segment.matches(filter_)) {
         pieces_.pop_back();
         ++pieces;

@@ -10,8 +10,7 @@
 namespace dtrain::proc {
 
 inline constexpr std::size_t kStreamChunkBytes = 64 << 10;  // payload bytes of one LogChunk or ExecOutput
-inline constexpr std::size_t kPartialLineBytes =
-    16 << 10;  // a longer line is split there where lines are kept together
+inline constexpr std::size_t kPartialLineBytes = 16 << 10;  // a longer line is split there where lines are kept together
 // Room that a connection must have before a stream sends it one more message: chunk, partial line and
 // framing.
 inline constexpr std::size_t kStreamMessageBytes = kStreamChunkBytes + kPartialLineBytes + (4 << 10);

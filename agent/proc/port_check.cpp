@@ -93,17 +93,14 @@ Status read_answers(int fd, std::uint16_t port, std::vector<SocketInfo>* sockets
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return fail(ErrorCode::io, "could not read sock_diag: " + cause_of(errno));
     auto left = static_cast<unsigned>(got);
-    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(header, left);
-         header = NLMSG_NEXT(header, left)) {
+    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(header, left); header = NLMSG_NEXT(header, left)) {
       if (header->nlmsg_type == NLMSG_DONE) return {};
       if (header->nlmsg_type == NLMSG_ERROR) {
         const int error = -static_cast<const nlmsgerr*>(NLMSG_DATA(header))->error;
         if (error == 0) return {};
         return fail(ErrorCode::io, "could not use sock_diag: " + cause_of(error));
       }
-      if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
-          header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)))
-        continue;
+      if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY || header->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg))) continue;
       inet_diag_msg message;
       std::memcpy(&message, NLMSG_DATA(header), sizeof message);
       // The kernel cannot select by port among sockets that are only bound.
@@ -147,8 +144,7 @@ bool conflicts(const SocketInfo& info, const Endpoint& endpoint) {
     return own && (wanted == htonl(INADDR_ANY) || *own == wanted);
   }
   const in6_addr& wanted = reinterpret_cast<const sockaddr_in6&>(endpoint.address).sin6_addr;
-  return IN6_IS_ADDR_UNSPECIFIED(&wanted) ||
-         (info.family == AF_INET6 && std::memcmp(&wanted, id.idiag_src, sizeof wanted) == 0);
+  return IN6_IS_ADDR_UNSPECIFIED(&wanted) || (info.family == AF_INET6 && std::memcmp(&wanted, id.idiag_src, sizeof wanted) == 0);
 }
 
 // Needs CAP_NET_ADMIN; without it the port stays as it was.
@@ -158,8 +154,7 @@ void destroy(const SocketInfo& info) {
   DiagRequest request = diag_request(SOCK_DESTROY, NLM_F_ACK, info.family);
   request.body.idiag_states = 1u << info.state;
   request.body.id = identity_of(info);
-  if (send_request(fd->get(), request))
-    (void)read_answers(fd->get(), 0, nullptr);  // the kernel's answer means that it is done
+  if (send_request(fd->get(), request)) (void)read_answers(fd->get(), 0, nullptr);  // the kernel's answer means that it is done
 }
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -231,16 +226,13 @@ Status check_port(const std::string& address, std::uint16_t port, PortOwner said
       }
       const std::string owner = said == PortOwner::process ? owner_of(info.inode) : "";
       return fail(ErrorCode::unavailable,
-                  what + " is used by " +
-                      (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner),
-                  next);
+                  what + " is used by " + (owner.empty() ? "a process of user id " + std::to_string(info.uid) : owner), next);
     }
     // Older kernels list a socket that is bound and does not listen in no table.
     if (!leftovers) return fail(ErrorCode::unavailable, what + " is used by another program", next);
   }
   if (try_bind(*endpoint, false) == 0 || try_bind(*endpoint, true) == 0) return {};
-  return fail(ErrorCode::unavailable,
-              what + " is still held by closed connections of an earlier process (TIME_WAIT)",
+  return fail(ErrorCode::unavailable, what + " is still held by closed connections of an earlier process (TIME_WAIT)",
               "try again in a minute, or run dtraind with CAP_NET_ADMIN, which lets it remove them");
 }
 

@@ -28,15 +28,15 @@ namespace dtrain::proc {
 using EventSink = std::function<void(node::Event)>;
 
 struct RunnerOptions {
-  std::string tasks_dir;            // absolute; created when missing
-  std::string shim_path;            // absolute path of dtrain-shim
-  std::string work_root;            // StageDirs::work_root; "": tasks are given no TMPDIR
+  std::string tasks_dir;  // absolute; created when missing
+  std::string shim_path;  // absolute path of dtrain-shim
+  std::string work_root;  // StageDirs::work_root; "": tasks are given no TMPDIR
   std::uint64_t log_file_bytes = 64ull << 20;
   std::uint32_t log_files = 8;
-  std::string cgroup;               // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
-  std::map<std::string, std::uint64_t> ulimits;   // nofile, memlock, core; RLIM_INFINITY for unlimited
-  std::vector<std::string> devices; // devices that a task confined to its own GPUs may also open, in the form of systemd's DeviceAllow=
-  std::function<void(const Error&)> warn;         // called about what is missing but not needed; may be unset
+  std::string cgroup;                            // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
+  std::map<std::string, std::uint64_t> ulimits;  // nofile, memlock, core; RLIM_INFINITY for unlimited
+  std::vector<std::string> devices;  // devices that a task confined to its own GPUs may also open, in the form of systemd's DeviceAllow=
+  std::function<void(const Error&)> warn;  // called about what is missing but not needed; may be unset
 };
 
 class Runner {
@@ -45,11 +45,11 @@ class Runner {
   // Lists every assignment directory on this host; to be called once, before anything else. Connects to living shims
   // again (adopted): events that happened meanwhile are in the result, later ones go to the sink.
   virtual std::vector<task::FoundShim> list() = 0;
-  virtual void launch(const task::ShimSpec& spec) = 0;                                  // -> ShimUp
-  virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;                // -> AttemptStarted | AttemptRefused; AttemptExited
+  virtual void launch(const task::ShimSpec& spec) = 0;                    // -> ShimUp
+  virtual void start(const AssignmentId& id, AttemptNumber attempt) = 0;  // -> AttemptStarted | AttemptRefused; AttemptExited
   virtual void signal(const node::SignalTask& order) = 0;
-  virtual void kill(const AssignmentId& id) = 0;                                        // whole tree, also a frozen one
-  virtual void freeze(const AssignmentId& id, bool freeze) = 0;                         // -> FreezeDone
+  virtual void kill(const AssignmentId& id) = 0;                 // whole tree, also a frozen one
+  virtual void freeze(const AssignmentId& id, bool freeze) = 0;  // -> FreezeDone
   // For a spec with a lease: start() only orders; LeaseAsked goes to the sink, and the attempt starts when the answer
   // grants the lease, or is refused if it is superseded, killed or ended before. LeaseFroze: docs/leases.md. These
   // calls have no completions.
@@ -57,7 +57,7 @@ class Runner {
   virtual void require_lease(const node::RequireLease& demand) = 0;
   // -> ShimGone{expected}. If a shim dies by itself, ShimGone comes first, then what ended with it: AttemptRefused, AttemptExited.
   virtual void end(const AssignmentId& id) = 0;
-  virtual void remove_files(const AssignmentId& id) = 0;                                // after ShimGone: logs and all
+  virtual void remove_files(const AssignmentId& id) = 0;  // after ShimGone: logs and all
   virtual int fd() const = 0;
   virtual Instant deadline() const = 0;
   virtual void dispatch(EventSink& sink) = 0;

@@ -27,10 +27,10 @@ class ShimLink {
 
   // Returns the command's sequence number; 0: could not be sent (errno).
   std::uint32_t send(shim::Command command, std::uint32_t a = 0, std::uint32_t b = 0);
-  std::uint32_t send(shim::CommandPacket packet);   // its sequence number is set here
+  std::uint32_t send(shim::CommandPacket packet);  // its sequence number is set here
 
-  struct Nothing {};   // no packet at the moment
-  struct Closed {};    // nothing more will come
+  struct Nothing {};  // no packet at the moment
+  struct Closed {};   // nothing more will come
   using Received = std::variant<Nothing, Closed, shim::ReplyPacket, ShimRecord, shim::AskPacket>;
   // The next packet; unknown ones are skipped.
   Received receive();

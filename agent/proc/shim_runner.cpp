@@ -11,11 +11,11 @@
 #include <filesystem>
 #include <map>
 
+#include "agent/account/host_user.h"
 #include "agent/base/boot_clock.h"
 #include "agent/base/small_file.h"
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
-#include "agent/account/host_user.h"
 #include "agent/proc/launchers.h"
 #include "agent/proc/shm_watch.h"
 #include "agent/proc/spare_shims.h"
@@ -34,13 +34,12 @@ constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1, kShmTag = 2;  // handles
 static_assert(kShmTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
 constexpr std::size_t kTemporaryPathBytes = kSocketPathBytes - 40;  // Python's multiprocessing makes sockets of 32 more in it
-constexpr const char* kDefaultShell = "/bin/sh";  // as passwd(5) says of an entry without one
+constexpr const char* kDefaultShell = "/bin/sh";                    // as passwd(5) says of an entry without one
 
 const std::map<std::string, int>& resources() {
-  static const std::map<std::string, int> names = {
-      {"as", RLIMIT_AS},         {"core", RLIMIT_CORE},   {"cpu", RLIMIT_CPU},
-      {"data", RLIMIT_DATA},     {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK},
-      {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"stack", RLIMIT_STACK}};
+  static const std::map<std::string, int> names = {{"as", RLIMIT_AS},         {"core", RLIMIT_CORE},   {"cpu", RLIMIT_CPU},
+                                                   {"data", RLIMIT_DATA},     {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK},
+                                                   {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"stack", RLIMIT_STACK}};
   return names;
 }
 
@@ -53,8 +52,7 @@ std::string hex(std::uint64_t number) {
 
 class ShimRunner final : public Runner {
  public:
-  explicit ShimRunner(RunnerOptions options)
-      : options_(std::move(options)) {
+  explicit ShimRunner(RunnerOptions options) : options_(std::move(options)) {
     poller_.add(wake_.fd(), kWakeTag);
     if (shm_.fd() >= 0) poller_.add(shm_.fd(), kShmTag);
   }
@@ -132,10 +130,8 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   if (!user) return fail(user.error());
   launch.agent_uid = ::geteuid();
   if (launch.agent_uid != 0 && user->uid != launch.agent_uid)
-    return fail(
-        ErrorCode::refused,
-        "could not launch " + spec.id.text() + ": only an agent of root can run tasks of another user",
-        "run dtraind as root, or submit as its own user");
+    return fail(ErrorCode::refused, "could not launch " + spec.id.text() + ": only an agent of root can run tasks of another user",
+                "run dtraind as root, or submit as its own user");
   launch.switch_user = launch.agent_uid == 0;
   launch.uid = user->uid;
   launch.gid = user->gid;
@@ -155,8 +151,7 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !account::can_reach(*user, launch.notify))) {
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
-      return fail(ErrorCode::io,
-                  "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
+      return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
     launch.notify = "@dtrain/" + hex(random);
   }
   if (const Status placed = launcher.place(spec, launch); !placed) return fail(placed.error());
@@ -164,8 +159,7 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.stop_grace = spec.stop_grace;
   launch.lease = spec.lease;
   launch.epoch = spec.epoch;
-  if (spec.lease > Duration{0} &&
-      ::getrandom(&launch.first_nonce, sizeof(launch.first_nonce), 0) != sizeof(launch.first_nonce))
+  if (spec.lease > Duration{0} && ::getrandom(&launch.first_nonce, sizeof(launch.first_nonce), 0) != sizeof(launch.first_nonce))
     return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
   launch.address = spec.address;
   launch.port = spec.port;
@@ -224,8 +218,7 @@ void ShimRunner::launch(const task::ShimSpec& spec) {
     events_.push_back(node::ShimUp{spec.id, {}});
   } else if (!shim.gone()) {
     shim.launch_refused(
-        Error{ErrorCode::unavailable,
-              "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
+        Error{ErrorCode::unavailable, "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
   } else {
     launchers_.wait(spec);
   }
@@ -261,8 +254,7 @@ void ShimRunner::start(const AssignmentId& id, AttemptNumber attempt) {
     shim->start(attempt);
   } else {
     events_.push_back(node::AttemptRefused{
-        id, attempt,
-        Error{ErrorCode::not_found, "could not start " + id.text() + ": it was never launched here", ""}});
+        id, attempt, Error{ErrorCode::not_found, "could not start " + id.text() + ": it was never launched here", ""}});
   }
   wake();
 }
@@ -279,9 +271,8 @@ void ShimRunner::freeze(const AssignmentId& id, bool freeze) {
   if (TrackedShim* shim = find(id)) {
     shim->freeze(freeze);
   } else {
-    events_.push_back(node::FreezeDone{id, false,
-                                       fail(ErrorCode::not_found, "could not freeze or thaw " + id.text() +
-                                                                      ": it was never launched here")});
+    events_.push_back(
+        node::FreezeDone{id, false, fail(ErrorCode::not_found, "could not freeze or thaw " + id.text() + ": it was never launched here")});
   }
   wake();
 }
@@ -298,10 +289,8 @@ void ShimRunner::require_lease(const node::RequireLease& demand) {
 
 void ShimRunner::end(const AssignmentId& id) {
   launchers_.forget(id);
-  if (TrackedShim* shim = find(id))
-    shim->end(boot_now());
-  else
-    events_.push_back(node::ShimGone{id, true});
+  if (TrackedShim* shim = find(id)) shim->end(boot_now());
+  else events_.push_back(node::ShimGone{id, true});
   wake();
 }
 
@@ -327,8 +316,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
     shim.adopt(launch ? *launch : LaunchFile{}, begin);
   }
   const auto unsettled = [&] {
-    return std::any_of(shims_.begin(), shims_.end(),
-                       [](const auto& entry) { return !entry.second.settled(); });
+    return std::any_of(shims_.begin(), shims_.end(), [](const auto& entry) { return !entry.second.settled(); });
   };
   while (unsettled() && boot_now() < begin + kListBound) {
     pollfd wait{poller_.fd(), POLLIN, 0};
@@ -364,10 +352,8 @@ void ShimRunner::poll_once() {
     }
     const auto shim = shims_.find(tag / TrackedShim::kTags);
     if (shim == shims_.end()) continue;
-    if (tag % TrackedShim::kTags == TrackedShim::kSocketTag)
-      shim->second.socket_ready(boot_now());
-    else
-      shim->second.process_ended(boot_now());
+    if (tag % TrackedShim::kTags == TrackedShim::kSocketTag) shim->second.socket_ready(boot_now());
+    else shim->second.process_ended(boot_now());
   }
 }
 
@@ -449,11 +435,9 @@ Status usable(const RunnerOptions& options) {
       return fail(ErrorCode::invalid, "could not use tasks.ulimits: there is no limit named " + name,
                   "use as, core, cpu, data, fsize, memlock, nofile, nproc or stack");
   if (options.tasks_dir.empty() || options.tasks_dir[0] != '/')
-    return fail(ErrorCode::invalid,
-                "could not use tasks directory '" + options.tasks_dir + "': it must be absolute");
+    return fail(ErrorCode::invalid, "could not use tasks directory '" + options.tasks_dir + "': it must be absolute");
   if (::access(options.shim_path.c_str(), X_OK) != 0)
-    return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno),
-                "install dtrain-shim beside dtraind");
+    return fail(ErrorCode::not_found, "could not use " + options.shim_path + ": " + cause_of(errno), "install dtrain-shim beside dtraind");
   const auto made = make_passable_directory(options.tasks_dir);
   return made ? Status() : fail(made.error());
 }

@@ -16,7 +16,7 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kFirstPause = 2ms;     // between looks whether one has ended; doubled
+constexpr Duration kFirstPause = 2ms;  // between looks whether one has ended; doubled
 constexpr Duration kLastPause = 1s;
 
 bool serve(const UniqueFd& socket, const std::string& directory) {
@@ -74,8 +74,6 @@ void SpareShims::pass_time(Instant now) {
   look_at_ = ending_.empty() ? kNever : now + pause_;
 }
 
-Instant SpareShims::deadline() const {
-  return spare_.empty() ? look_at_ : std::min(look_at_, spare_.front().until);
-}
+Instant SpareShims::deadline() const { return spare_.empty() ? look_at_ : std::min(look_at_, spare_.front().until); }
 
 }  // namespace dtrain::proc

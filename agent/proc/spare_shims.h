@@ -12,12 +12,12 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kSpareShims = 64;     // of an agent; further ones end at once
-inline constexpr Duration kSpareShimTime = 1s;    // a shim that waits longer ends
+inline constexpr std::size_t kSpareShims = 64;  // of an agent; further ones end at once
+inline constexpr Duration kSpareShimTime = 1s;  // a shim that waits longer ends
 
 // A shim that the agent started.
 struct ShimProcess {
-  UniqueFd socket;             // our end of its connection
+  UniqueFd socket;  // our end of its connection
   UniqueFd pidfd;
   // the shim's argument names its directory, so it can serve no assignment with a longer path. 0: it serves only one
   // assignment
@@ -28,7 +28,7 @@ void kill_process(const UniqueFd& pidfd);  // without a pidfd: does nothing
 
 class SpareShims {
  public:
-  ~SpareShims() = default;     // they end; the kernel gives them another parent
+  ~SpareShims() = default;  // they end; the kernel gives them another parent
   void keep(ShimProcess shim, Instant now);
   // Returns a shim that was told to serve the assignment in that directory, whose launch file must be there. nullopt:
   // there is none.
@@ -44,9 +44,9 @@ class SpareShims {
   };
   void dismiss(ShimProcess shim, Instant now);
 
-  std::deque<Spare> spare_;        // the one that has waited longest first
-  std::deque<UniqueFd> ending_;    // pidfds of those that end
-  Instant look_at_ = kNever;       // after them
+  std::deque<Spare> spare_;      // the one that has waited longest first
+  std::deque<UniqueFd> ending_;  // pidfds of those that end
+  Instant look_at_ = kNever;     // after them
   Duration pause_{0};
 };
 

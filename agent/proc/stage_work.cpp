@@ -25,17 +25,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kOriginHead =
-    "dtrain-copy 1";                // first line of an origin file: its kind and version
-constexpr mode_t kRootMode = 0755;  // of work_root: users pass through
-constexpr mode_t kCopyMode = 0700;  // of a copy: for its user only
+constexpr const char* kOriginHead = "dtrain-copy 1";  // first line of an origin file: its kind and version
+constexpr mode_t kRootMode = 0755;                    // of work_root: users pass through
+constexpr mode_t kCopyMode = 0700;                    // of a copy: for its user only
 
-std::string hidden(const StageDirs& dirs, JobId job, const char* suffix) {
-  return dirs.work_root + "/." + std::to_string(job) + suffix;
-}
-std::string origin_path(const StageDirs& dirs, JobId job) {
-  return hidden(dirs, job, ".origin");
-}
+std::string hidden(const StageDirs& dirs, JobId job, const char* suffix) { return dirs.work_root + "/." + std::to_string(job) + suffix; }
+std::string origin_path(const StageDirs& dirs, JobId job) { return hidden(dirs, job, ".origin"); }
 
 Error os_error(const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -67,8 +62,7 @@ Status remove_trees(const std::vector<std::string>& paths) {
   }
   if (!removed) return fail(removed.error());
   if (removed->status != 0)
-    return fail(ErrorCode::io, "could not remove " + present.front() + ": " + removed->errors,
-                "remove it by hand and check that disk");
+    return fail(ErrorCode::io, "could not remove " + present.front() + ": " + removed->errors, "remove it by hand and check that disk");
   return {};
 }
 
@@ -100,9 +94,7 @@ Status write_origin(const std::string& path, const std::string& digest) {
   return {};
 }
 
-bool is_digest(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
+bool is_digest(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789abcdef") == std::string::npos; }
 
 // Unpacks as the user: whatever a package contains, it can do no more than its owner. `lacks`: it failed because the
 // blob is missing, which may arrive at any moment.
@@ -117,10 +109,10 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const account::H
     error.next = "submit the job again with its package";
     return fail(std::move(error));
   }
-  const auto done = run_helper(HelperProgram{{"tar", "--extract", "--file=-", "--directory=" + into,
-                                              "--no-same-owner", "--same-permissions", "--no-overwrite-dir"},
-                                             user,
-                                             blob.get()});
+  const auto done = run_helper(
+      HelperProgram{{"tar", "--extract", "--file=-", "--directory=" + into, "--no-same-owner", "--same-permissions", "--no-overwrite-dir"},
+                    user,
+                    blob.get()});
   if (!done) return fail(done.error());
   if (done->status != 0) {
     // tar does not always name the cause ("Wrote only 512 of 10240 bytes"): ask the file system too.
@@ -133,13 +125,11 @@ Status unpack(const StageDirs& dirs, const std::string& digest, const account::H
     if (full)
       return fail(ErrorCode::limit, what + " cannot be unpacked: no space left on the disk (" + said + ")",
                   "free space on the file system of " + dirs.work_root);
-    return fail(ErrorCode::damaged, what + " cannot be unpacked: " + said,
-                "the package may be damaged: submit the job again with it");
+    return fail(ErrorCode::damaged, what + " cannot be unpacked: " + said, "the package may be damaged: submit the job again with it");
   }
   const UniqueFd directory(::open(into.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // After a crash of the host no copy may remain that has empty files and looks complete.
-  if (!directory || ::syncfs(directory.get()) != 0)
-    return fail(os_error(what + " cannot be written to disk", errno));
+  if (!directory || ::syncfs(directory.get()) != 0) return fail(os_error(what + " cannot be written to disk", errno));
   return {};
 }
 
@@ -167,14 +157,12 @@ Status make_copy(const StageDirs& dirs, const node::Stage& stage, const account:
       return unpacked;
     }
   // In this order no crash leaves a copy with a wrong origin.
-  if (exists(copy) && ::rename(copy.c_str(), old.c_str()) != 0)
-    return fail(os_error("directory " + copy + " cannot be replaced", errno));
+  if (exists(copy) && ::rename(copy.c_str(), old.c_str()) != 0) return fail(os_error("directory " + copy + " cannot be replaced", errno));
   if (Status written = write_origin(origin_path(dirs, stage.id.job), stage.package_digest); !written) {
     (void)remove_trees({partial});
     return written;
   }
-  if (::rename(partial.c_str(), copy.c_str()) != 0)
-    return fail(os_error("directory " + copy + " cannot be made", errno));
+  if (::rename(partial.c_str(), copy.c_str()) != 0) return fail(os_error("directory " + copy + " cannot be made", errno));
   return remove_trees({old});
 }
 
@@ -203,8 +191,7 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
   if (!absolute && leaves_upwards(stage.work_dir))
     return fail(ErrorCode::refused, "working directory " + stage.work_dir + " leads out of the package",
                 "give a path inside the package, or an absolute one");
-  std::string path =
-      absolute ? stage.work_dir : (fs::path(copy) / stage.work_dir).lexically_normal().string();
+  std::string path = absolute ? stage.work_dir : (fs::path(copy) / stage.work_dir).lexically_normal().string();
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   struct stat info {};
@@ -213,27 +200,22 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
     const std::string shown = absolute ? stage.work_dir : stage.work_dir + " (in the package)";
     if (error == ENOENT)
       return fail(ErrorCode::not_found, "working directory " + shown + " does not exist",
-                  absolute ? "create it on this host, or change workDir"
-                           : "add it to the package, or change workDir");
+                  absolute ? "create it on this host, or change workDir" : "add it to the package, or change workDir");
     return fail(ErrorCode::refused,
-                "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
-                    std::strerror(error),
+                "working directory " + path + " cannot be entered by user " + stage.user.name + ": " + std::strerror(error),
                 "let the user pass every directory above it");
   }
-  if (!S_ISDIR(info.st_mode))
-    return fail(ErrorCode::invalid, "working directory " + path + " is not a directory", "change workDir");
+  if (!S_ISDIR(info.st_mode)) return fail(ErrorCode::invalid, "working directory " + path + " is not a directory", "change workDir");
   if (::stat((path + "/.").c_str(), &info) != 0)
     return fail(ErrorCode::refused,
-                "working directory " + path + " cannot be entered by user " + stage.user.name + ": " +
-                    std::strerror(errno),
+                "working directory " + path + " cannot be entered by user " + stage.user.name + ": " + std::strerror(errno),
                 "change its permissions, or workDir");
   if (!absolute && path != copy) {
     const std::unique_ptr<char, decltype(&std::free)> top(::realpath(copy.c_str(), nullptr), &std::free);
     const std::string inside = top ? std::string(top.get()) : copy;
     const std::string target = real.get();
     if (target != inside && !target.starts_with(inside + "/"))
-      return fail(ErrorCode::refused,
-                  "working directory " + stage.work_dir + " leads out of the package, to " + target,
+      return fail(ErrorCode::refused, "working directory " + stage.work_dir + " leads out of the package, to " + target,
                   "give a path inside the package, or an absolute one");
   }
   return path;
@@ -244,8 +226,7 @@ Status check_paths(const node::Stage& stage) {
     struct stat info {};
     if (::stat(path.c_str(), &info) == 0) continue;
     if (errno == ENOENT || errno == ENOTDIR)
-      return fail(ErrorCode::unavailable, "required path " + path + " does not exist on this host",
-                  "provide it here, or use other hosts");
+      return fail(ErrorCode::unavailable, "required path " + path + " does not exist on this host", "provide it here, or use other hosts");
     return fail(os_error("required path " + path + " cannot be reached", errno));
   }
   return {};
@@ -253,9 +234,7 @@ Status check_paths(const node::Stage& stage) {
 
 }  // namespace
 
-std::string job_copy(const StageDirs& dirs, JobId job) {
-  return dirs.work_root + "/" + std::to_string(job);
-}
+std::string job_copy(const StageDirs& dirs, JobId job) { return dirs.work_root + "/" + std::to_string(job); }
 
 bool is_brief(const StageDirs& dirs, const node::Stage& stage) {
   if (!stage.package_digest.empty() || stage.work_dir != "." || !stage.require_paths.empty()) return false;
@@ -267,8 +246,7 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
   std::vector<StageOutcome> outcomes;
   const auto refuse = [](StageOutcome& outcome, const Error& cause) {
     outcome.ok = false;
-    outcome.error =
-        Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
+    outcome.error = Error{cause.code, "could not stage " + outcome.id.task.text() + ": " + cause.message, cause.next};
   };
   const Result<account::HostUser> user = find_user_to_become(stages.front().user);
   // Steps that need the agent's rights come first, for all tasks. A copy that could not be made is not tried again
@@ -316,13 +294,9 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
   return outcomes;
 }
 
-std::string job_temporary(const std::string& work_root, JobId job) {
-  return work_root + "/." + std::to_string(job) + ".tmp";
-}
+std::string job_temporary(const std::string& work_root, JobId job) { return work_root + "/." + std::to_string(job) + ".tmp"; }
 
-bool no_temporary(const StageDirs& dirs, JobId job) {
-  return ::rmdir(job_temporary(dirs.work_root, job).c_str()) == 0 || errno == ENOENT;
-}
+bool no_temporary(const StageDirs& dirs, JobId job) { return ::rmdir(job_temporary(dirs.work_root, job).c_str()) == 0 || errno == ENOENT; }
 
 Status perform_remove(const StageDirs& dirs, JobId job, node::JobFiles files) {
   std::vector<std::string> paths = {job_temporary(dirs.work_root, job)};
@@ -335,8 +309,7 @@ Status perform_remove(const StageDirs& dirs, JobId job, node::JobFiles files) {
     for (fs::directory_iterator at(dirs.tasks_dir, error), end; !error && at != end; at.increment(error))
       if (at->path().filename().string().starts_with(prefix)) paths.push_back(at->path().string());
     if (error && error != std::errc::no_such_file_or_directory)
-      return fail(os_error("could not remove files of job " + std::to_string(job) + ": " + dirs.tasks_dir,
-                           error.value()));
+      return fail(os_error("could not remove files of job " + std::to_string(job) + ": " + dirs.tasks_dir, error.value()));
   }
   return remove_trees(paths);
 }

@@ -26,8 +26,8 @@ struct StageDirs {
 struct StageOutcome {
   AssignmentId id;
   bool ok = false;
-  std::string work_dir;  // if ok
-  Error error;           // if not ok
+  std::string work_dir;        // if ok
+  Error error;                 // if not ok
   bool lacks_package = false;  // the package is missing: the reason for the failure
   std::string host_refused;    // node::Staged::host_refused, if that is the reason for the failure
   template <class V>

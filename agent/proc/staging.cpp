@@ -14,8 +14,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agent/proc/helper_program.h"
 #include "agent/account/host_user.h"
+#include "agent/proc/helper_program.h"
 #include "agent/proc/pass_descriptors.h"
 #include "common/base/check.h"
 #include "common/wire/codec.h"
@@ -24,14 +24,13 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr std::size_t kStagesPerErrand = 256;    // further tasks of the same job make another errand after it
-constexpr std::size_t kRequestBytes = 64 << 20;  // of one errand
-constexpr std::size_t kAnswerBytes = 4 << 20;    // to one errand; a longer answer is a bug
+constexpr std::size_t kStagesPerErrand = 256;         // further tasks of the same job make another errand after it
+constexpr std::size_t kRequestBytes = 64 << 20;       // of one errand
+constexpr std::size_t kAnswerBytes = 4 << 20;         // to one errand; a longer answer is a bug
 constexpr const char* kWorkerName = "dtraind-stage";  // in ps; at most 15 characters
 
 Error system_error(const std::string& what) {
-  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno),
-               "raise the limits of processes and open files"};
+  return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno), "raise the limits of processes and open files"};
 }
 
 struct StageRequest {
@@ -168,11 +167,10 @@ void Stager::enqueue(JobId job, Work work) {
 
 void Stager::stage(const node::Stage& effect) {
   if (queued_ < kStagingQueue) return enqueue(effect.id.job, effect);
-  answers_.push_back(
-      node::Staged{effect.id, fail(ErrorCode::limit,
-                                   "could not stage " + effect.id.task.text() + ": " +
-                                       std::to_string(kStagingQueue) + " tasks are waiting for staging here",
-                                   "try again later")});
+  answers_.push_back(node::Staged{effect.id, fail(ErrorCode::limit,
+                                                  "could not stage " + effect.id.task.text() + ": " + std::to_string(kStagingQueue) +
+                                                      " tasks are waiting for staging here",
+                                                  "try again later")});
   work_.set(true);
 }
 
@@ -183,11 +181,10 @@ void Stager::remove(const node::RemoveJobFiles& effect) {
     return work_.set(true);
   }
   if (queued_ < kStagingQueue) return enqueue(effect.job, effect);
-  answers_.push_back(
-      node::JobFilesRemoved{effect.job, fail(ErrorCode::limit,
-                                             "could not remove files of job " + std::to_string(effect.job) +
-                                                 ": too much is waiting for staging here",
-                                             "try again later")});
+  answers_.push_back(node::JobFilesRemoved{
+      effect.job,
+      fail(ErrorCode::limit, "could not remove files of job " + std::to_string(effect.job) + ": too much is waiting for staging here",
+           "try again later")});
   work_.set(true);
 }
 
@@ -221,8 +218,7 @@ Result<Stager::Worker*> Stager::begin_worker() {
 
 // Gives the errand to an idle worker, or to a new one.
 Status Stager::start(Errand& errand) {
-  Request asked{{}, errand.removal.has_value(), errand.job,
-                errand.removal ? errand.removal->files : node::JobFiles::temporary};
+  Request asked{{}, errand.removal.has_value(), errand.job, errand.removal ? errand.removal->files : node::JobFiles::temporary};
   for (const node::Stage& stage : errand.stages) asked.stages.push_back({stage});
   const UniqueFd request(::memfd_create("dtrain-staging", MFD_CLOEXEC));
   errand.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));
@@ -242,14 +238,10 @@ Status Stager::start(Errand& errand) {
 
 void Stager::answer_failure(const Errand& errand, const Error& error, EventSink& sink) const {
   for (const node::Stage& stage : errand.stages)
-    sink(node::Staged{
-        stage.id,
-        fail(error.code, "could not stage " + stage.id.task.text() + ": " + error.message, error.next)});
+    sink(node::Staged{stage.id, fail(error.code, "could not stage " + stage.id.task.text() + ": " + error.message, error.next)});
   if (errand.removal)
     sink(node::JobFilesRemoved{
-        errand.job,
-        fail(error.code, "could not remove files of job " + std::to_string(errand.job) + ": " + error.message,
-             error.next)});
+        errand.job, fail(error.code, "could not remove files of job " + std::to_string(errand.job) + ": " + error.message, error.next)});
 }
 
 std::size_t Stager::busy() const {
@@ -304,10 +296,8 @@ void Stager::start_errands(Instant now, EventSink& sink) {
     while (!order_.empty()) {
       const JobId job = order_.front();
       order_.pop_front();
-      if (is_brief(job))
-        stage_here(job, sink);
-      else
-        for_workers_.push_back(job);
+      if (is_brief(job)) stage_here(job, sink);
+      else for_workers_.push_back(job);
     }
     const auto next = next_for_worker();
     if (next == for_workers_.end()) return;
@@ -338,10 +328,8 @@ void Stager::hand_over(JobId job, Instant now, EventSink& sink) {
 void Stager::after_errand(JobId job) {
   const auto queue = queues_.find(job);
   if (queue == queues_.end()) return;
-  if (queue->second.empty())
-    queues_.erase(queue);
-  else
-    order_.push_back(job);
+  if (queue->second.empty()) queues_.erase(queue);
+  else order_.push_back(job);
 }
 
 // An errand may be done twice, as after a death of the agent. Returns false if it was, took too long, or cannot be begun.
@@ -358,19 +346,17 @@ void Stager::finish(Errand errand, std::optional<int> status, EventSink& sink) {
     answer_failure(
         errand,
         Error{ErrorCode::unavailable,
-              "it took longer than " +
-                  std::to_string(std::chrono::duration_cast<std::chrono::minutes>(kStagingTime).count()) +
-                  " minutes",
+              "it took longer than " + std::to_string(std::chrono::duration_cast<std::chrono::minutes>(kStagingTime).count()) + " minutes",
               "check the file systems of this host"},
         sink);
   } else if (!answer || (!errand.removal && answer->stages.size() != errand.stages.size())) {
-    const std::string how = !status               ? "it is damaged"
+    const std::string how = !status                ? "it is damaged"
                             : WIFSIGNALED(*status) ? "signal " + std::to_string(WTERMSIG(*status))
                                                    : "exit " + std::to_string(WEXITSTATUS(*status));
-    answer_failure(errand,
-                   Error{ErrorCode::internal, "its helper process gave no answer (" + how + ")",
-                         "check this host's memory and the agent's log"},
-                   sink);
+    answer_failure(
+        errand,
+        Error{ErrorCode::internal, "its helper process gave no answer (" + how + ")", "check this host's memory and the agent's log"},
+        sink);
   } else if (errand.removal) {
     sink(node::JobFilesRemoved{errand.job, answer->ok ? Status() : Status(fail(answer->error))});
   } else {
@@ -384,7 +370,7 @@ void Stager::dispatch(Instant now, EventSink& sink) {
     char done = 0;
     const ssize_t received = ::recv(worker->socket.get(), &done, sizeof done, MSG_DONTWAIT);
     if (received == sizeof done && worker->errand) finish(*std::exchange(worker->errand, {}), {}, sink);
-    if (received == 0) worker->socket.reset();  // it is ending, and may hang in that
+    if (received == 0) worker->socket.reset();                        // it is ending, and may hang in that
     if (const std::optional<int> status = reap_group(worker->pid)) {  // with helpers that it may have left
       std::optional<Errand> unfinished = std::move(worker->errand);
       worker = workers_.erase(worker);

@@ -29,9 +29,9 @@ namespace dtrain::proc {
 // at once; further jobs wait. One runs from the start; others start when all are busy, and stay
 inline constexpr std::size_t kStagingWorkers = 5;
 inline constexpr std::size_t kStagingWorkersOfUser = 4;  // of kStagingWorkers, so that one is left to other users
-inline constexpr std::size_t kBriefStages = 8;        // stagings of a job that the agent does itself; more go to a worker
-inline constexpr std::size_t kStagingQueue = 20'000;  // effects waiting; further ones fail with a limit error
-inline constexpr Duration kStagingTime = 30min;       // of one errand; then its worker is killed and its tasks fail
+inline constexpr std::size_t kBriefStages = 8;           // stagings of a job that the agent does itself; more go to a worker
+inline constexpr std::size_t kStagingQueue = 20'000;     // effects waiting; further ones fail with a limit error
+inline constexpr Duration kStagingTime = 30min;          // of one errand; then its worker is killed and its tasks fail
 
 class Stager {
  public:
@@ -87,7 +87,7 @@ class Stager {
   WorkFlag work_;
   std::map<JobId, std::deque<Work>> queues_;
   std::size_t queued_ = 0;
-  std::deque<JobId> order_;  // jobs with queued work that nobody has looked at yet, first come first
+  std::deque<JobId> order_;        // jobs with queued work that nobody has looked at yet, first come first
   std::deque<JobId> for_workers_;  // those that need a worker, which none is at
   std::list<Worker> workers_;
   std::vector<node::Event> answers_;  // failures to tell at the next dispatch

@@ -16,10 +16,10 @@ namespace dtrain::proc {
 namespace {
 
 constexpr const char* kLibrary = "libsystemd.so.0";
-constexpr const char* kPrivateAddress = "unix:path=/run/systemd/private";   // for root, where no D-Bus runs
+constexpr const char* kPrivateAddress = "unix:path=/run/systemd/private";  // for root, where no D-Bus runs
 constexpr const char* kManager[] = {"org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"};
 
-constexpr int kMessagesPerTurn = 64;   // the library keeps the rest, and its deadline accounts for them
+constexpr int kMessagesPerTurn = 64;  // the library keeps the rest, and its deadline accounts for them
 
 // The used part of the library. Its functions are called through these pointers, as its header declares them.
 class Library {
@@ -50,7 +50,7 @@ class Library {
     find("sd_bus_message_get_error", get_error);
     find("sd_bus_message_unref", unref);
   }
-  const std::string& missing() const { return missing_; }   // "": nothing
+  const std::string& missing() const { return missing_; }  // "": nothing
 
   decltype(&::sd_bus_open_system) open_system = nullptr;
   decltype(&::sd_bus_new) make = nullptr;
@@ -78,7 +78,7 @@ class Library {
     function = reinterpret_cast<Function>(::dlsym(handle_, name));
     if (function == nullptr && missing_.empty()) missing_ = std::string(kLibrary) + " has no " + name;
   }
-  void* handle_;   // kept for the rest of the process's life
+  void* handle_;  // kept for the rest of the process's life
   std::string missing_;
 };
 
@@ -134,12 +134,24 @@ class Call {
 struct Writer {
   Call& call;
   const std::string& name;
-  void operator()(bool value) const { call.property(name, "b", [&] { call.add("b", int{value}); }); }
-  void operator()(std::int32_t value) const { call.property(name, "i", [&] { call.add("i", value); }); }
-  void operator()(std::uint64_t value) const { call.property(name, "t", [&] { call.add("t", value); }); }
-  void operator()(const std::string& value) const { call.property(name, "s", [&] { call.add("s", value.c_str()); }); }
-  void operator()(const std::vector<std::string>& value) const { call.property(name, "as", [&] { call.strings(value); }); }
-  void operator()(const Bytes& value) const { call.property(name, "ay", [&] { call.bytes(value.data(), value.size()); }); }
+  void operator()(bool value) const {
+    call.property(name, "b", [&] { call.add("b", int{value}); });
+  }
+  void operator()(std::int32_t value) const {
+    call.property(name, "i", [&] { call.add("i", value); });
+  }
+  void operator()(std::uint64_t value) const {
+    call.property(name, "t", [&] { call.add("t", value); });
+  }
+  void operator()(const std::string& value) const {
+    call.property(name, "s", [&] { call.add("s", value.c_str()); });
+  }
+  void operator()(const std::vector<std::string>& value) const {
+    call.property(name, "as", [&] { call.strings(value); });
+  }
+  void operator()(const Bytes& value) const {
+    call.property(name, "ay", [&] { call.bytes(value.data(), value.size()); });
+  }
   void operator()(const Command& value) const {
     call.property(name, "a(sasb)", [&] {
       call.in('a', "(sasb)", [&] {
@@ -206,7 +218,7 @@ class SdBus final : public SystemBus {
   Epoll& poller_;
   const std::uint64_t tag_;
   sd_bus* bus_ = nullptr;
-  std::list<Pending> pending_;   // whose addresses the library keeps
+  std::list<Pending> pending_;  // whose addresses the library keeps
   Instant idle_since_ = kNever;
 };
 
@@ -229,7 +241,7 @@ int SdBus::connect() {
 }
 
 void SdBus::disconnect() {
-  if (bus_ != nullptr) lib_->close_unref(bus_);   // its descriptor leaves the poller by itself
+  if (bus_ != nullptr) lib_->close_unref(bus_);  // its descriptor leaves the poller by itself
   bus_ = nullptr;
   idle_since_ = kNever;
 }
@@ -255,7 +267,7 @@ void SdBus::start(const std::string& unit, const std::vector<UnitProperty>& prop
     for (const UnitProperty& property : properties) std::visit(Writer{call, property.name}, property.value);
     call.property("StandardInputFileDescriptor", "h", [&] { call.add("h", input); });
   });
-  call.in('a', "(sa(sv))", [] {});   // no further units
+  call.in('a', "(sa(sv))", [] {});  // no further units
   Pending& pending = pending_.emplace_back();
   pending.library = lib_.get();
   int result = call.result();
@@ -287,7 +299,7 @@ int SdBus::on_answer(sd_bus_message* message, void* context, sd_bus_error*) {
     return 0;
   }
   const std::string name = error->name == nullptr ? "" : error->name;
-  if (name == "org.freedesktop.systemd1.UnitExists") {   // of an earlier question whose answer was lost
+  if (name == "org.freedesktop.systemd1.UnitExists") {  // of an earlier question whose answer was lost
     pending.outcome = Outcome::begun;
     return 0;
   }

@@ -28,9 +28,9 @@ class SystemBus {
   virtual ~SystemBus() = default;
 
   enum class Outcome : unsigned char {
-    begun,     // it will be executed, unless that fails
+    begun,  // it will be executed, unless that fails
     refused,
-    unknown,   // nobody could be asked, or answered: it may come about, and may be asked for again
+    unknown,  // nobody could be asked, or answered: it may come about, and may be asked for again
   };
   using Answer = std::function<void(Outcome, const std::string& cause)>;
 

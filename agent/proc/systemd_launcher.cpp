@@ -21,11 +21,11 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kAskAgain = 200ms;                    // if systemd did not answer: until the launch is given up
-constexpr const char* kInitScope = "/init.scope";        // where systemd keeps itself, below the root of its groups
+constexpr Duration kAskAgain = 200ms;              // if systemd did not answer: until the launch is given up
+constexpr const char* kInitScope = "/init.scope";  // where systemd keeps itself, below the root of its groups
 
 constexpr std::pair<const char*, __rlimit_resource> kLimits[] = {
-    {"AS", RLIMIT_AS},           {"CORE", RLIMIT_CORE},   {"CPU", RLIMIT_CPU},     {"DATA", RLIMIT_DATA},  {"FSIZE", RLIMIT_FSIZE},
+    {"AS", RLIMIT_AS},           {"CORE", RLIMIT_CORE},     {"CPU", RLIMIT_CPU},     {"DATA", RLIMIT_DATA},  {"FSIZE", RLIMIT_FSIZE},
     {"MEMLOCK", RLIMIT_MEMLOCK}, {"NOFILE", RLIMIT_NOFILE}, {"NPROC", RLIMIT_NPROC}, {"STACK", RLIMIT_STACK}};
 
 std::vector<UnitLimit> own_limits() {
@@ -106,8 +106,8 @@ class SystemdLauncher final : public Launcher {
   struct Starting {
     task::ShimSpec spec;
     UnitHost host;
-    UniqueFd theirs;           // until systemd has it
-    Instant ask_at = kNever;   // again
+    UniqueFd theirs;          // until systemd has it
+    Instant ask_at = kNever;  // again
   };
   struct Answer {
     AssignmentId id;
@@ -121,10 +121,10 @@ class SystemdLauncher final : public Launcher {
   }
 
   const std::unique_ptr<SystemBus> bus_;
-  const std::string slice_, memory_slice_;   // of version 1, if that limits memory; "": none
+  const std::string slice_, memory_slice_;  // of version 1, if that limits memory; "": none
   const std::function<void(const Error&)> warn_;
-  const UnitHost host_;                      // what all units have
-  std::map<std::string, Starting> starting_;   // by cgroup
+  const UnitHost host_;                       // what all units have
+  std::map<std::string, Starting> starting_;  // by cgroup
   std::vector<Answer> answers_;
   std::set<std::string> warned_;
 };

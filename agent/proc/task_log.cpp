@@ -10,9 +10,8 @@ TaskLog::TaskLog(std::string tasks_dir, TaskId task, const wire::LogsRequest& qu
     : tasks_dir_(std::move(tasks_dir)), task_(std::move(task)), query_(query) {}
 
 void TaskLog::add_source(const AssignmentId& id) {
-  const auto at = std::lower_bound(
-      sources_.begin(), sources_.end(), id,
-      [](const AssignmentId& a, const AssignmentId& b) { return a.generation < b.generation; });
+  const auto at = std::lower_bound(sources_.begin(), sources_.end(), id,
+                                   [](const AssignmentId& a, const AssignmentId& b) { return a.generation < b.generation; });
   if (at != sources_.end() && at->generation == id.generation) return;
   // An attempt older than the one being read (it appeared late) cannot be put in front of what was sent already.
   if (chosen_ && static_cast<std::size_t>(at - sources_.begin()) <= source_ && !sources_.empty()) return;
@@ -35,15 +34,13 @@ Status TaskLog::choose_attempts() {
   if (query_.attempt > 0) {
     // This host alone does not know which is the latest.
     if (one_task && !query_.follow && query_.attempt > latest)
-      return fail(ErrorCode::not_found, "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() +
-                                            ": there is no output of it", next);
+      return fail(ErrorCode::not_found,
+                  "could not read attempt " + std::to_string(query_.attempt) + " of " + task_.text() + ": there is no output of it", next);
     filter_.first = filter_.last = query_.attempt;
   } else if (query_.previous) {
     if (latest <= 1 && one_task)
       return fail(ErrorCode::not_found,
-                  "could not read the previous attempt of " + task_.text() +
-                      ": it has had no more than one with output",
-                  next);
+                  "could not read the previous attempt of " + task_.text() + ": it has had no more than one with output", next);
     filter_.first = filter_.last = latest > 1 ? latest - 1 : 0;
   } else if (latest > 0) {
     filter_.first = latest;
@@ -62,8 +59,7 @@ Result<TaskLog::Step> TaskLog::find_tail() {
   if (!tail_) {
     std::vector<std::string> dirs;
     for (std::size_t i = 0; i < sources_.size(); ++i) dirs.push_back(dir_of(i));
-    tail_ = std::make_unique<TailFinder>(std::move(dirs), filter_, static_cast<std::uint64_t>(query_.tail),
-                                         ended_ || !query_.follow);
+    tail_ = std::make_unique<TailFinder>(std::move(dirs), filter_, static_cast<std::uint64_t>(query_.tail), ended_ || !query_.follow);
   }
   const auto found = tail_->step();
   if (!found) return fail(found.error());
@@ -114,8 +110,7 @@ Result<TaskLog::Step> TaskLog::step() {
     return Step::busy;
   }
   carry_ = reader_->attempt();
-  if (source_ + 1 >= sources_.size())
-    return Step::finished;  // only the last source, without a successor, is followed
+  if (source_ + 1 >= sources_.size()) return Step::finished;  // only the last source, without a successor, is followed
   ++source_;
   reader_.reset();
   return Step::busy;

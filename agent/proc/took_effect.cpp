@@ -15,8 +15,8 @@ namespace dtrain::proc {
 namespace {
 
 constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t kPageBytes = 1 << 16;        // the largest page of any kernel: limits of version 1 are whole pages
-constexpr std::uint64_t kNoLimitV1 = std::uint64_t{1} << 62;   // version 1 writes "none" as a number about as large as there are
+constexpr std::uint64_t kPageBytes = 1 << 16;                 // the largest page of any kernel: limits of version 1 are whole pages
+constexpr std::uint64_t kNoLimitV1 = std::uint64_t{1} << 62;  // version 1 writes "none" as a number about as large as there are
 
 std::string shown(std::uint64_t value) { return value == kNone ? "none" : std::to_string(value); }
 
@@ -28,8 +28,8 @@ std::string shown(const std::vector<std::uint32_t>& cpus) {
 
 Difference difference(const std::string& kind, const std::string& what, const std::string& asked, const std::string& found,
                       const std::string& next, const std::string& who = "systemd took") {
-  return {kind, Error{ErrorCode::unavailable,
-                      "could not limit " + what + " as asked: " + who + " " + asked + ", in force is " + found, next}};
+  return {kind,
+          Error{ErrorCode::unavailable, "could not limit " + what + " as asked: " + who + " " + asked + ", in force is " + found, next}};
 }
 
 void compare_policy(std::int32_t numa_node, const InForce& seen, const std::string& who, std::vector<Difference>& out) {
@@ -42,7 +42,7 @@ void compare_policy(std::int32_t numa_node, const InForce& seen, const std::stri
 std::uint64_t number(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end != text.data() ? value : kNone;   // "max", "unlimited"
+  return error == std::errc() && end != text.data() ? value : kNone;  // "max", "unlimited"
 }
 
 std::optional<std::uint64_t> number_in(const std::optional<std::string>& directory, const char* file) {
@@ -59,9 +59,11 @@ std::optional<std::string> status_value(const std::string& status, const std::st
 }
 
 // /proc/PID/limits uses names of its own, at the start of a line.
-constexpr std::pair<const char*, const char*> kLimitLines[] = {
-    {"Max open files", "NOFILE"}, {"Max locked memory", "MEMLOCK"}, {"Max core file size", "CORE"},
-    {"Max processes", "NPROC"},   {"Max stack size", "STACK"}};
+constexpr std::pair<const char*, const char*> kLimitLines[] = {{"Max open files", "NOFILE"},
+                                                               {"Max locked memory", "MEMLOCK"},
+                                                               {"Max core file size", "CORE"},
+                                                               {"Max processes", "NPROC"},
+                                                               {"Max stack size", "STACK"}};
 
 }  // namespace
 
@@ -152,8 +154,9 @@ InForce look_at(pid_t pid) {
   // Only the kernel's table of programs knows that of version 2: taken to be right.
   if (devices)
     if (const auto list = read_small_file(*devices + "/devices.list")) seen.devices_closed = list->rfind("a ", 0) != 0;
-  const auto set = cpuset ? read_small_file(*cpuset + "/cpuset.effective_cpus")
-                   : unified ? read_small_file(*unified + "/cpuset.cpus.effective") : std::nullopt;
+  const auto set = cpuset    ? read_small_file(*cpuset + "/cpuset.effective_cpus")
+                   : unified ? read_small_file(*unified + "/cpuset.cpus.effective")
+                             : std::nullopt;
   if (set) seen.cpu_set = parse_cpu_list(*set);
   std::istringstream lines(read_small_file(proc + "/limits").value_or(""));
   for (std::string line; std::getline(lines, line);)

@@ -17,18 +17,18 @@ namespace dtrain::proc {
 
 // nullopt: there is nothing that would enforce it, or that could be asked.
 struct InForce {
-  std::optional<std::string> cgroup;                     // unified; nullopt: there is no such process
-  std::optional<std::vector<std::uint32_t>> cpus;        // of the process itself, which it may change within cpu_set
-  std::optional<std::vector<std::uint32_t>> cpu_set;     // of its control group
-  std::optional<std::string> memory_policy;              // of the process, in the kernel's words: "default", "prefer:1"; "": it has ended
-  std::optional<std::uint64_t> memory_bytes, most_tasks; // UINT64_MAX: none
+  std::optional<std::string> cgroup;                      // unified; nullopt: there is no such process
+  std::optional<std::vector<std::uint32_t>> cpus;         // of the process itself, which it may change within cpu_set
+  std::optional<std::vector<std::uint32_t>> cpu_set;      // of its control group
+  std::optional<std::string> memory_policy;               // of the process, in the kernel's words: "default", "prefer:1"; "": it has ended
+  std::optional<std::uint64_t> memory_bytes, most_tasks;  // UINT64_MAX: none
   std::optional<bool> devices_closed;
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> limits;   // soft and hard, by UnitLimit::name
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> limits;  // soft and hard, by UnitLimit::name
   std::optional<int> oom_score;
 };
 
 struct Difference {
-  std::string kind;   // of which one word is enough for all tasks
+  std::string kind;  // of which one word is enough for all tasks
   Error error;
 };
 

@@ -63,9 +63,7 @@ void TrackedShim::give_up_launch(const std::string& cause, Instant now) {
   bury(now);
 }
 
-void TrackedShim::launch_refused(Error error) {
-  events_.push_back(node::ShimUp{id_, tl::unexpected(std::move(error))});
-}
+void TrackedShim::launch_refused(Error error) { events_.push_back(node::ShimUp{id_, tl::unexpected(std::move(error))}); }
 
 void TrackedShim::adopt(const LaunchFile& launch, Instant now) {
   launch_ = launch;
@@ -119,12 +117,9 @@ void TrackedShim::socket_ready(Instant now) {
       reconnected_ = true;
       return connect_again(now);
     }
-    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received))
-      on_reply(*reply);
-    else if (const auto* ask = std::get_if<shim::AskPacket>(&received))
-      on_ask(*ask);
-    else
-      on_record(std::get<ShimRecord>(std::move(received)));
+    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) on_reply(*reply);
+    else if (const auto* ask = std::get_if<shim::AskPacket>(&received)) on_ask(*ask);
+    else on_record(std::get<ShimRecord>(std::move(received)));
     if (stays_) return left(now);
   }
 }
@@ -141,13 +136,12 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
   const auto outcome = static_cast<shim::Outcome>(reply.outcome);
   if (reply.command == static_cast<std::uint16_t>(shim::Command::hello)) {
     if (outcome == shim::Outcome::done) return;  // the record that follows is what counts
-    static constexpr const char* kSteps[] = {"enter its directory", "become a daemon", "read its launch file",
-                                             "join its cgroups",    "open its files",  "open its sockets",
-                                             "begin its lease"};
-    const std::string cause = outcome == shim::Outcome::wrong_version
-                                  ? "it speaks another version of the protocol"
-                                  : std::string("it could not ") + kSteps[std::min(std::size_t{reply.a}, std::size(kSteps) - 1)] +
-                                        ": " + cause_of(reply.error);
+    static constexpr const char* kSteps[] = {"enter its directory", "become a daemon",  "read its launch file", "join its cgroups",
+                                             "open its files",      "open its sockets", "begin its lease"};
+    const std::string cause =
+        outcome == shim::Outcome::wrong_version
+            ? "it speaks another version of the protocol"
+            : std::string("it could not ") + kSteps[std::min(std::size_t{reply.a}, std::size(kSteps) - 1)] + ": " + cause_of(reply.error);
     launch_error_ = unavailable("launch the shim of", cause);
     return;
   }
@@ -172,8 +166,7 @@ void TrackedShim::on_reply(const shim::ReplyPacket& reply) {
   const std::string cause = outcome == shim::Outcome::no_attempt ? "no attempt runs"
                             : reply.error == ETIMEDOUT           ? "it did not stop in time and was killed"
                                                                  : cause_of(reply.error);
-  events_.push_back(
-      node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
+  events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(freeze ? "freeze" : "thaw", cause))});
 }
 
 // The shim may die, or be stopped, before its record shows it: the exit of an attempt that is known to have begun is
@@ -198,22 +191,17 @@ void TrackedShim::started_reply(AttemptNumber attempt, const shim::ReplyPacket& 
       events_.push_back(node::AttemptStarted{id_, attempt, reply.pid, wall_time(reply.started_ns)});
       return;
     case shim::Outcome::attempt_too_low:
-      return refuse_start(attempt, {ErrorCode::refused,
-                                    "could not " + what + " " + id_.text() + ": attempt " +
-                                        std::to_string(reply.attempt) + " was started before",
-                                    ""});
+      return refuse_start(
+          attempt, {ErrorCode::refused,
+                    "could not " + what + " " + id_.text() + ": attempt " + std::to_string(reply.attempt) + " was started before", ""});
     case shim::Outcome::attempt_ended:
-      return refuse_start(attempt, {ErrorCode::refused,
-                                    "could not " + what + " " + id_.text() + ": it has run and ended", ""});
+      return refuse_start(attempt, {ErrorCode::refused, "could not " + what + " " + id_.text() + ": it has run and ended", ""});
     case shim::Outcome::busy:
-      return refuse_start(attempt,
-                          unavailable(what, "attempt " + std::to_string(reply.attempt) + " has not ended"));
-    case shim::Outcome::withdrawn:
-      return refuse_start(attempt, unavailable(what, "it was stopped before its lease was granted"));
+      return refuse_start(attempt, unavailable(what, "attempt " + std::to_string(reply.attempt) + " has not ended"));
+    case shim::Outcome::withdrawn: return refuse_start(attempt, unavailable(what, "it was stopped before its lease was granted"));
     case shim::Outcome::superseded:
       return refuse_start(attempt, {ErrorCode::refused, "could not " + what + " " + id_.text() + ": it was superseded", ""});
-    default:
-      return refuse_start(attempt, unavailable(what, cause_of(reply.error)));
+    default: return refuse_start(attempt, unavailable(what, cause_of(reply.error)));
   }
 }
 
@@ -245,8 +233,8 @@ void TrackedShim::on_record(ShimRecord record) {
   notify(record);
   last_ = std::move(record);
   // A task that the agent froze stays frozen until a grant, whatever its shim reports before it learns of that.
-  if (last_.has(shim::kLeaseFrozen)) tell_froze(true);
-  else if (!lease_.is_frozen_here()) tell_froze(false);
+  if (last_.has(shim::kLeaseFrozen)) report_froze(true);
+  else if (!lease_.is_frozen_here()) report_froze(false);
   if (reconnected_) {
     reconnected_ = false;
     settle_pending("the connection to its shim was lost");
@@ -263,7 +251,7 @@ void TrackedShim::on_ask(const shim::AskPacket& ask) {
 }
 
 // About the attempt in `last_`; its end needs no report.
-void TrackedShim::tell_froze(bool frozen) {
+void TrackedShim::report_froze(bool frozen) {
   const AttemptNumber attempt = last_.fixed.attempt;
   if (!last_.active() || frozen == (froze_told_ == attempt)) return;
   froze_told_ = frozen ? attempt : 0;
@@ -274,8 +262,7 @@ void TrackedShim::tell_froze(bool frozen) {
 void TrackedShim::notify(const ShimRecord& record) {
   const bool same = record.fixed.attempt == last_.fixed.attempt;
   const auto news = [&](std::uint16_t flag) { return record.has(flag) && !(same && last_.has(flag)); };
-  node::Notified event{id_,   record.fixed.attempt,  news(shim::kReady),
-                       false, news(shim::kStopping), std::nullopt};
+  node::Notified event{id_, record.fixed.attempt, news(shim::kReady), false, news(shim::kStopping), std::nullopt};
   event.watchdog = record.fixed.watchdogs != (same ? last_.fixed.watchdogs : 0);
   if (record.fixed.statuses != (same ? last_.fixed.statuses : 0)) event.status = record.status;
   if (event.ready || event.watchdog || event.stopping || event.status) events_.push_back(std::move(event));
@@ -303,17 +290,12 @@ void TrackedShim::settle_pending(const std::string& cause) {
   for (const auto& [sequence, pending] : std::exchange(pending_, {})) {
     if (pending.command == shim::Command::start) {
       if (last_.fixed.attempt == pending.argument && last_.fixed.pid != 0)
-        events_.push_back(
-            node::AttemptStarted{id_, pending.argument, last_.fixed.pid, wall_time(last_.fixed.started_ns)});
-      else
-        refuse_start(pending.argument, unavailable("start", cause));
+        events_.push_back(node::AttemptStarted{id_, pending.argument, last_.fixed.pid, wall_time(last_.fixed.started_ns)});
+      else refuse_start(pending.argument, unavailable("start", cause));
     } else {
       const bool wanted = pending.argument != 0;
-      if (up() && last_.active() && last_.has(shim::kFrozen) == wanted)
-        events_.push_back(node::FreezeDone{id_, wanted, {}});
-      else
-        events_.push_back(
-            node::FreezeDone{id_, false, tl::unexpected(unavailable(wanted ? "freeze" : "thaw", cause))});
+      if (up() && last_.active() && last_.has(shim::kFrozen) == wanted) events_.push_back(node::FreezeDone{id_, wanted, {}});
+      else events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(wanted ? "freeze" : "thaw", cause))});
     }
   }
 }
@@ -324,10 +306,8 @@ void TrackedShim::process_ended(Instant now) {
   // What it had still sent comes first. A closed connection is no news here.
   while (link_) {
     ShimLink::Received received = link_.receive();
-    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received))
-      on_reply(*reply);
-    else if (auto* record = std::get_if<ShimRecord>(&received))
-      on_record(std::move(*record));
+    if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) on_reply(*reply);
+    else if (auto* record = std::get_if<ShimRecord>(&received)) on_record(std::move(*record));
     else if (!std::holds_alternative<shim::AskPacket>(received))  // nobody is left to be answered
       link_.close();
   }
@@ -409,7 +389,7 @@ void TrackedShim::finish_burial() {
 }
 
 void TrackedShim::enforce_lease(Instant now) {
-  if (lease_.enforce(now)) tell_froze(true);
+  if (lease_.enforce(now)) report_froze(true);
 }
 
 void TrackedShim::time_passed(Instant now) {
@@ -417,10 +397,8 @@ void TrackedShim::time_passed(Instant now) {
   if (now < deadline_) return;
   deadline_ = kNever;
   switch (life_) {
-    case Life::lost:
-      return connect_again(now);
-    case Life::burying:
-      return bury_more(now);
+    case Life::lost: return connect_again(now);
+    case Life::burying: return bury_more(now);
     case Life::greeting:
       if (launching_) return give_up_launch("it did not come up in time", now);
       deadline_ = now + kGreetingBound;  // adopted, and stopped by somebody: it will answer when it can
@@ -428,8 +406,7 @@ void TrackedShim::time_passed(Instant now) {
     case Life::up:
       if (end_asked_) kill_process(pidfd_);
       return;
-    case Life::gone:
-      return;
+    case Life::gone: return;
   }
 }
 
@@ -451,16 +428,14 @@ task::FoundShim TrackedShim::found() {
   result.status = last_.status;
   result.leased = result.shim_alive && last_.has(shim::kLeased);
   result.epoch = last_.fixed.epoch;
-  if (result.running && last_.has(shim::kLeaseFrozen)) tell_froze(true);
+  if (result.running && last_.has(shim::kLeaseFrozen)) report_froze(true);
   if (result.running || result.attempt == 0) return result;
   exit_reported_ = result.attempt;
   // The state file has no last lines of stderr; the exit record has.
   const auto exit = read_record(directory_, shim::kExitFile);
   const bool recorded = exit && exit->phase() == shim::Phase::ended && exit->fixed.attempt == result.attempt;
-  if (recorded)
-    result.exit = known_exit(*exit);
-  else
-    result.exit = last_.phase() == shim::Phase::ended ? known_exit(last_) : unknown_exit();
+  if (recorded) result.exit = known_exit(*exit);
+  else result.exit = last_.phase() == shim::Phase::ended ? known_exit(last_) : unknown_exit();
   return result;
 }
 

@@ -29,9 +29,9 @@ class TrackedShim {
 
   // ---- how it came to be known
   // `pidfd`: empty where its launcher answers later: launch_answered().
-  void launched(ShimProcess process, const LaunchFile& launch, Instant now);   // -> ShimUp
+  void launched(ShimProcess process, const LaunchFile& launch, Instant now);  // -> ShimUp
   void launch_answered(std::optional<Error> refusal, Instant now);
-  void launch_refused(Error error);                                            // -> ShimUp
+  void launch_refused(Error error);  // -> ShimUp
   // At the start of the agent: connects if it lives. found() says what is known; settled() when that is all there is.
   void adopt(const LaunchFile& launch, Instant now);
   bool settled() const { return life_ != Life::greeting && life_ != Life::lost && life_ != Life::burying; }
@@ -49,7 +49,7 @@ class TrackedShim {
   // ---- what happened
   void socket_ready(Instant now);
   void process_ended(Instant now);
-  void enforce_lease(Instant now);   // before anything that was received is looked at
+  void enforce_lease(Instant now);  // before anything that was received is looked at
   void time_passed(Instant now);
   Instant deadline() const { return std::min({deadline_, obey_by_, lease_.deadline()}); }
 
@@ -66,11 +66,11 @@ class TrackedShim {
 
  private:
   enum class Life : unsigned char {
-    gone,       // no shim
-    greeting,   // connected, its answer is awaited
+    gone,      // no shim
+    greeting,  // connected, its answer is awaited
     up,
-    lost,       // the connection ended; whether the process did is not known yet
-    burying,    // it is dead; what it left is being killed
+    lost,     // the connection ended; whether the process did is not known yet
+    burying,  // it is dead; what it left is being killed
   };
   struct Pending {
     shim::Command command;
@@ -82,14 +82,14 @@ class TrackedShim {
   void on_reply(const shim::ReplyPacket& reply);
   void on_record(ShimRecord record);
   void on_ask(const shim::AskPacket& ask);
-  void tell_froze(bool frozen);
+  void report_froze(bool frozen);
   void started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply);
   void notify(const ShimRecord& record);
   void report_exit(task::Exit exit);
   void settle_pending(const std::string& cause);
   void note_started(AttemptNumber attempt, const shim::ReplyPacket& reply);
   void watch_process(pid_t pid);
-  bool kill_tree();                // from here; true: there was something left
+  bool kill_tree();  // from here; true: there was something left
   void disobeyed();
   void bury(Instant now);
   void bury_more(Instant now);
@@ -114,25 +114,25 @@ class TrackedShim {
   Life life_ = Life::gone;
   ShimLink link_;
   UniqueFd pidfd_;
-  std::size_t path_room_ = 0;     // of the process, see ShimProcess
+  std::size_t path_room_ = 0;  // of the process, see ShimProcess
   LaunchFile launch_;
-  bool launching_ = false;        // ShimUp is owed
-  bool answer_waits_ = false;     // its launcher has not said yet what became of it
-  bool end_asked_ = false;        // ShimGone is owed
-  bool stays_ = false;            // it has left this assignment and stays for another
-  bool adopting_ = false;         // what is found goes into FoundShim, not into events
-  bool reconnected_ = false;      // the next record settles what the earlier connection left open
+  bool launching_ = false;     // ShimUp is owed
+  bool answer_waits_ = false;  // its launcher has not said yet what became of it
+  bool end_asked_ = false;     // ShimGone is owed
+  bool stays_ = false;         // it has left this assignment and stays for another
+  bool adopting_ = false;      // what is found goes into FoundShim, not into events
+  bool reconnected_ = false;   // the next record settles what the earlier connection left open
   std::optional<Error> launch_error_;
-  ShimRecord last_;               // newest known
+  ShimRecord last_;  // newest known
   AttemptNumber exit_reported_ = 0;
   LeaseKeeper lease_;
-  AttemptNumber froze_told_ = 0;  // the attempt of which LeaseFroze said last that it stands still
-  std::map<std::uint32_t, Pending> pending_;   // by sequence
+  AttemptNumber froze_told_ = 0;              // the attempt of which LeaseFroze said last that it stands still
+  std::map<std::uint32_t, Pending> pending_;  // by sequence
   Instant deadline_ = kNever;
-  Instant give_up_ = kNever;      // lost: when it is killed
+  Instant give_up_ = kNever;  // lost: when it is killed
   Duration pause_{0};
-  std::uint32_t kill_sequence_ = 0;   // of the newest kill, whose answer is awaited
-  Instant obey_by_ = kNever;          // until then
+  std::uint32_t kill_sequence_ = 0;  // of the newest kill, whose answer is awaited
+  Instant obey_by_ = kNever;         // until then
 };
 
 }  // namespace dtrain::proc

@@ -11,9 +11,9 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kEndBound = 10s;       // from EndShim to its death; then it is killed, and the agent kills the tree
-constexpr Duration kObeyBound = 5s;       // from a kill to its answer; likewise
-constexpr std::uint32_t kNeverSent = 0;   // no sequence number
+constexpr Duration kEndBound = 10s;      // from EndShim to its death; then it is killed, and the agent kills the tree
+constexpr Duration kObeyBound = 5s;      // from a kill to its answer; likewise
+constexpr std::uint32_t kNeverSent = 0;  // no sequence number
 
 }  // namespace
 
@@ -79,8 +79,7 @@ void TrackedShim::freeze(bool freeze) {
     pending_[sequence] = {shim::Command::freeze, freeze ? 1u : 0u};
     return;
   }
-  events_.push_back(
-      node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
+  events_.push_back(node::FreezeDone{id_, false, tl::unexpected(unavailable(verb, "it has no shim that takes commands"))});
 }
 
 void TrackedShim::answer_lease(const node::AnswerLease& answer, Instant now) {
@@ -111,10 +110,8 @@ void TrackedShim::end(Instant now) {
   end_asked_ = true;
   if (life_ == Life::burying) return;
   if (link_) ask_end();
-  if (up())
-    deadline_ = now + kEndBound;
-  else if (!launching_)
-    obey_by_ = std::min(obey_by_, now + kEndBound);
+  if (up()) deadline_ = now + kEndBound;
+  else if (!launching_) obey_by_ = std::min(obey_by_, now + kEndBound);
 }
 
 // Only a child of this process is kept for another assignment: only then does a pidfd report its death.

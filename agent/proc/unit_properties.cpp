@@ -15,8 +15,8 @@ std::uint64_t microseconds(Duration duration) {
 
 // What "closed" leaves out and training uses: verbs of RDMA, images of Apptainer, networks of containers, memory that
 // processes of one host share.
-constexpr const char* kEveryTasksDevices[] = {"char-infiniband_verbs", "/dev/infiniband/rdma_cm", "/dev/fuse",
-                                              "/dev/net/tun",          "/dev/knem",               "/dev/xpmem"};
+constexpr const char* kEveryTasksDevices[] = {
+    "char-infiniband_verbs", "/dev/infiniband/rdma_cm", "/dev/fuse", "/dev/net/tun", "/dev/knem", "/dev/xpmem"};
 
 void confine(const task::ShimSpec& spec, const UnitHost& host, std::vector<UnitProperty>& out) {
   if (!spec.cpus.empty()) {

@@ -19,48 +19,48 @@ inline constexpr Duration kStopMargin{10s};               // behind it: then sys
 inline constexpr int kShimNiceness = -10;                 // as a directly launched one inherits it (scheduling.h)
 inline constexpr int kShimOomScore = -500;                // the task dies before the shim that reports it
 inline constexpr char kTasksUnit[] = "dtrain-tasks.service";
-inline constexpr char kStopUnit[] = "dtrain-units.target";   // whose stop is that of all tasks (systemd/dtrain-units.target)
+inline constexpr char kStopUnit[] = "dtrain-units.target";  // whose stop is that of all tasks (systemd/dtrain-units.target)
 inline constexpr char kAgentUnit[] = "dtraind.service";
 inline constexpr char kTasksSlice[] = "dtrain.slice";
 
 // Each as systemd's bus interface wants it (org.freedesktop.systemd1(5)).
-using Bytes = std::vector<std::uint8_t>;          // ay
-struct Command {                                  // a(sasb)
+using Bytes = std::vector<std::uint8_t>;  // ay
+struct Command {                          // a(sasb)
   std::string path;
   std::vector<std::string> argv;
   bool operator==(const Command&) const = default;
 };
-struct DeviceRules {                              // a(ss): node or class, of r, w and m
+struct DeviceRules {  // a(ss): node or class, of r, w and m
   std::vector<std::pair<std::string, std::string>> rules;
   bool operator==(const DeviceRules&) const = default;
 };
-struct CallFilter {                               // (bas)
+struct CallFilter {  // (bas)
   bool allow = false;
   std::vector<std::string> names;
   bool operator==(const CallFilter&) const = default;
 };
-struct JournalFields {                            // aay: NAME=value
+struct JournalFields {  // aay: NAME=value
   std::vector<std::string> fields;
   bool operator==(const JournalFields&) const = default;
 };
-using PropertyValue = std::variant<bool, std::int32_t, std::uint64_t, std::string, std::vector<std::string>, Bytes, Command,
-                                   DeviceRules, CallFilter, JournalFields>;
+using PropertyValue = std::variant<bool, std::int32_t, std::uint64_t, std::string, std::vector<std::string>, Bytes, Command, DeviceRules,
+                                   CallFilter, JournalFields>;
 struct UnitProperty {
   std::string name;
   PropertyValue value;
 };
 
 struct UnitLimit {
-  std::string name;                               // as in LimitNOFILE=
-  std::uint64_t soft = 0, hard = 0;               // RLIM_INFINITY: none
+  std::string name;                  // as in LimitNOFILE=
+  std::uint64_t soft = 0, hard = 0;  // RLIM_INFINITY: none
 };
 
 // What the unit gets of the host's.
 struct UnitHost {
-  std::string shim_path, directory, unit;         // of dtrain-shim; of the assignment; unit_name()
-  std::vector<UnitLimit> limits;                  // the agent's own: what a directly launched shim inherits
-  std::uint64_t capabilities = 0;                 // the agent's bounding set
-  std::vector<std::string> devices;               // nodes of the task's GPUs, what their drivers need beside them, and the host's choice
+  std::string shim_path, directory, unit;  // of dtrain-shim; of the assignment; unit_name()
+  std::vector<UnitLimit> limits;           // the agent's own: what a directly launched shim inherits
+  std::uint64_t capabilities = 0;          // the agent's bounding set
+  std::vector<std::string> devices;        // nodes of the task's GPUs, what their drivers need beside them, and the host's choice
 };
 
 std::vector<UnitProperty> unit_properties(const task::ShimSpec& spec, const UnitHost& host);

@@ -64,8 +64,7 @@ Result<std::unique_ptr<BlobStore>> BlobStore::open(const std::string& dir, Reser
 }
 
 Result<bool> BlobStore::has(const std::string& digest) const {
-  if (!is_digest(digest))
-    return fail(ErrorCode::invalid, "could not look for a package: its digest is not 64 hex digits");
+  if (!is_digest(digest)) return fail(ErrorCode::invalid, "could not look for a package: its digest is not 64 hex digits");
   // A question means that the blob is about to be used: its time of use is its modification time.
   if (::utimensat(AT_FDCWD, path_of(digest).c_str(), nullptr, 0) == 0) return true;
   if (errno == ENOENT) return false;
@@ -73,7 +72,7 @@ Result<bool> BlobStore::has(const std::string& digest) const {
 }
 
 Status BlobStore::check_space(std::size_t bytes) const {
-  struct statvfs disk{};
+  struct statvfs disk {};
   if (::statvfs(dir_.c_str(), &disk) != 0) return disk_error("read the free space of " + dir_);
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   const std::uint64_t total = std::uint64_t{disk.f_blocks} * disk.f_frsize;
@@ -86,11 +85,9 @@ Status BlobStore::check_space(std::size_t bytes) const {
 }
 
 Result<std::unique_ptr<BlobStore::Upload>> BlobStore::begin(const node::WriteBlob& chunk) {
-  if (!is_digest(chunk.digest))
-    return fail(ErrorCode::invalid, "could not store the package: its digest is not 64 hex digits");
+  if (!is_digest(chunk.digest)) return fail(ErrorCode::invalid, "could not store the package: its digest is not 64 hex digits");
   if (uploads_.size() >= kUploads)
-    return fail(ErrorCode::limit, "could not store the package: " + std::to_string(kUploads) + " uploads are under way",
-                "try again later");
+    return fail(ErrorCode::limit, "could not store the package: " + std::to_string(kUploads) + " uploads are under way", "try again later");
   auto upload = std::make_unique<Upload>();
   upload->digest = chunk.digest;
   upload->path = dir_ + "/" + kUploadPrefix + std::to_string(chunk.connection) + "-" + chunk.digest;
@@ -104,11 +101,10 @@ Status BlobStore::append(Upload& upload, const node::WriteBlob& chunk) {
   if (chunk.offset != upload.size || chunk.digest != upload.digest)
     return fail(ErrorCode::invalid, "could not store the package: its chunks do not follow one another");
   if (chunk.bytes.size() > limits::kBlobChunkBytes)
-    return fail(ErrorCode::limit, "could not store the package: a chunk has more than " +
-                                      std::to_string(limits::kBlobChunkBytes) + " bytes");
+    return fail(ErrorCode::limit,
+                "could not store the package: a chunk has more than " + std::to_string(limits::kBlobChunkBytes) + " bytes");
   if (chunk.bytes.size() > limits::kPackageBytes - upload.size)
-    return fail(ErrorCode::limit, "could not store the package: it has more than " +
-                                      std::to_string(limits::kPackageBytes >> 30) + " GiB",
+    return fail(ErrorCode::limit, "could not store the package: it has more than " + std::to_string(limits::kPackageBytes >> 30) + " GiB",
                 "keep data outside the package");
   if (auto space = check_space(chunk.bytes.size()); !space) return space;
   if (!write_all(upload.file.get(), chunk.bytes)) return disk_error("write " + upload.path);
@@ -126,9 +122,8 @@ Status BlobStore::finish(Upload& upload) {
   char hex[kDigestHexBytes + 1];
   sodium_bin2hex(hex, sizeof hex, sum, sizeof sum);
   if (upload.digest != hex)
-    return fail(ErrorCode::damaged, "could not store the package: what arrived has digest " + std::string(hex) +
-                                        " and not " + upload.digest,
-                "submit again");
+    return fail(ErrorCode::damaged,
+                "could not store the package: what arrived has digest " + std::string(hex) + " and not " + upload.digest, "submit again");
   if (::fsync(upload.file.get()) != 0) return disk_error("flush " + upload.path);
   if (::rename(upload.path.c_str(), path_of(upload.digest).c_str()) != 0) return disk_error("rename " + upload.path);
   upload.done = true;
@@ -147,7 +142,7 @@ void BlobStore::evict() {
   DIR* listing = ::opendir(dir_.c_str());
   if (!listing) return;  // the cache stays as it is
   while (const dirent* entry = ::readdir(listing)) {
-    struct stat info{};
+    struct stat info {};
     if (!is_digest(entry->d_name) || ::fstatat(::dirfd(listing), entry->d_name, &info, 0) != 0) continue;
     total += static_cast<std::uint64_t>(info.st_size);
     blobs.push_back({info.st_mtim, static_cast<std::uint64_t>(info.st_size), path_of(entry->d_name)});

@@ -17,13 +17,13 @@
 
 namespace dtrain::store {
 
-inline constexpr std::size_t kUploads = 64;       // under way at once; a further one is refused
+inline constexpr std::size_t kUploads = 64;  // under way at once; a further one is refused
 inline constexpr std::size_t kDigestHexBytes = 64;
 
 // Free space that is kept for the ledger and the tasks: uploads that would go below are refused.
 struct Reserve {
   std::uint32_t percent = 5;
-  std::uint64_t bytes = 0;  // when not 0: instead of percent
+  std::uint64_t bytes = 0;                                                                          // when not 0: instead of percent
   std::uint64_t of(std::uint64_t disk) const { return bytes != 0 ? bytes : disk / 100 * percent; }  // bytes
 };
 
@@ -37,8 +37,7 @@ class BlobStore {
  public:
   // Creates the directory; removes what unfinished uploads of an earlier life left. When blobs take more than
   // `cache_bytes`, those unused the longest go (their jobs' working copies stay).
-  static Result<std::unique_ptr<BlobStore>> open(const std::string& dir, Reserve reserve,
-                                                 std::uint64_t cache_bytes = kCacheUnlimited);
+  static Result<std::unique_ptr<BlobStore>> open(const std::string& dir, Reserve reserve, std::uint64_t cache_bytes = kCacheUnlimited);
   ~BlobStore();
 
   Result<bool> has(const std::string& digest) const;

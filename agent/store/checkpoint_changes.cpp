@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <set>
 #include <tuple>
@@ -61,9 +61,7 @@ class Change {
     return fail(e.code, "could not " + verb_ + " checkpoint " + info_.path + ": " + e.message,
                 e.next.empty() ? "see who may write to its directory" : e.next);
   }
-  tl::unexpected<Error> no(const std::string& name, int error_number) const {
-    return no(system_error(name, error_number));
-  }
+  tl::unexpected<Error> no(const std::string& name, int error_number) const { return no(system_error(name, error_number)); }
 
   // Opens the directory and makes sure that it still holds the intended checkpoint.
   Result<std::string> open() {
@@ -137,8 +135,7 @@ class Change {
     constexpr mode_t kMode = 0666;  // the umask decides, as it did for the file that is replaced
     const std::string temporary = name + ".dtrain.tmp";
     ::unlinkat(directory.get(), temporary.c_str(), 0);  // of a life that was interrupted
-    const UniqueFd file(
-        ::openat(directory.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
+    const UniqueFd file(::openat(directory.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
     if (!file) return no(temporary, errno);
     int error_number = 0;
     for (std::size_t written = 0; written < bytes.size() && error_number == 0;) {
@@ -147,8 +144,7 @@ class Change {
       else if (errno != EINTR) error_number = errno;
     }
     if (error_number == 0 && ::fsync(file.get()) != 0) error_number = errno;
-    if (error_number == 0 && ::renameat(directory.get(), temporary.c_str(), directory.get(), name.c_str()) != 0)
-      error_number = errno;
+    if (error_number == 0 && ::renameat(directory.get(), temporary.c_str(), directory.get(), name.c_str()) != 0) error_number = errno;
     if (error_number == 0) return {};
     ::unlinkat(directory.get(), temporary.c_str(), 0);
     return no(name, error_number);
@@ -214,7 +210,7 @@ class Change {
   const transfer::Format& format_ = transfer::format_of(info_.format);
   const std::string checkpoint_dir_;
   std::string parent_, base_, contents_;
-  UniqueFd directory_;   // where its files are: the checkpoint itself, or its parent
+  UniqueFd directory_;  // where its files are: the checkpoint itself, or its parent
 };
 
 }  // namespace
@@ -223,8 +219,6 @@ Result<std::string> quarantine(const CheckpointInfo& info, const std::string& ch
   return Change("quarantine", info, checkpoint_dir).quarantine();
 }
 
-Status remove(const CheckpointInfo& info, const std::string& checkpoint_dir) {
-  return Change("remove", info, checkpoint_dir).remove();
-}
+Status remove(const CheckpointInfo& info, const std::string& checkpoint_dir) { return Change("remove", info, checkpoint_dir).remove(); }
 
 }  // namespace dtrain::store

@@ -164,7 +164,7 @@ Status CheckpointTarget::check_space(const Reserve& reserve) const {
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   const std::uint64_t keep = reserve.of(std::uint64_t{disk.f_blocks} * disk.f_frsize);
   std::uint64_t size = 0;
-  for (const auto& file : files_) size += std::min(file.size, ~size);  // a source may claim more than a number can hold
+  for (const auto& file : files_) size += std::min(file.size, ~size);        // a source may claim more than a number can hold
   if (disk.f_blocks == 0 || size <= free - std::min(free, keep)) return {};  // some file systems do not report their size
   return fail(ErrorCode::limit,
               "could not copy checkpoint " + info_.path + ": it has " + std::to_string(size >> 20) + " MiB, " + std::to_string(free >> 20) +
@@ -173,8 +173,7 @@ Status CheckpointTarget::check_space(const Reserve& reserve) const {
 }
 
 Status CheckpointTarget::make_temporary() {
-  if (::mkdirat(home_directory_.get(), temporary_.c_str(), 0700) != 0)
-    return failed_here(system_error(home_ + "/" + temporary_, errno));
+  if (::mkdirat(home_directory_.get(), temporary_.c_str(), 0700) != 0) return failed_here(system_error(home_ + "/" + temporary_, errno));
   auto opened = open_directory_at(home_directory_, temporary_);
   if (!opened) return failed_here(opened.error());
   temporary_directory_ = std::move(*opened);

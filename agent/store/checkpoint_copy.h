@@ -70,14 +70,14 @@ class CheckpointTarget {
   transfer::CheckpointInfo info_;
   const transfer::Format& format_;
   CopiedFiles files_;
-  std::string home_;            // the directory that files are renamed in
-  std::string inside_;          // the files' directory in it; "": home_ itself
-  std::string base_;            // of a bundle
-  std::string temporary_;       // its name in home_
-  bool elsewhere_ = false;      // not in checkpoint.dir
+  std::string home_;        // the directory that files are renamed in
+  std::string inside_;      // the files' directory in it; "": home_ itself
+  std::string base_;        // of a bundle
+  std::string temporary_;   // its name in home_
+  bool elsewhere_ = false;  // not in checkpoint.dir
   UniqueFd home_directory_, temporary_directory_;
-  std::size_t next_ = 0;        // index of the next file to open
-  std::uint64_t left_ = 0;      // bytes left of the open file
+  std::size_t next_ = 0;    // index of the next file to open
+  std::uint64_t left_ = 0;  // bytes left of the open file
   UniqueFd file_;
   std::optional<Verification> verification_;
 };

@@ -18,9 +18,7 @@ constexpr mode_t kPrivateDirectory = 0700;
 constexpr int kDirectoryFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
 
 tl::unexpected<Error> no(std::string_view path, int error_number) { return fail(system_error(path, error_number)); }
-tl::unexpected<Error> wrong(std::string_view path, const char* what) {
-  return fail(ErrorCode::damaged, std::string(path) + " is " + what);
-}
+tl::unexpected<Error> wrong(std::string_view path, const char* what) { return fail(ErrorCode::damaged, std::string(path) + " is " + what); }
 
 FileFacts to_facts(const struct stat& st) {
   constexpr std::int64_t kNanoseconds = 1'000'000'000;
@@ -60,9 +58,9 @@ Result<FileFacts> facts_at(const UniqueFd& parent, const std::string& name, cons
 }  // namespace
 
 Error system_error(std::string_view path, int error_number) {
-  const ErrorCode code = error_number == ENOENT                              ? ErrorCode::not_found
+  const ErrorCode code = error_number == ENOENT                             ? ErrorCode::not_found
                          : error_number == ELOOP || error_number == ENOTDIR ? ErrorCode::damaged
-                                                                             : ErrorCode::io;
+                                                                            : ErrorCode::io;
   return Error{code, std::string(path) + ": " + std::generic_category().message(error_number), ""};
 }
 
@@ -126,8 +124,7 @@ Result<std::vector<std::string>> list_names(const UniqueFd& directory) {
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
-    if (names.size() == kDirectoryNames)
-      return fail(ErrorCode::limit, "it holds more than " + std::to_string(kDirectoryNames) + " names");
+    if (names.size() == kDirectoryNames) return fail(ErrorCode::limit, "it holds more than " + std::to_string(kDirectoryNames) + " names");
     names.emplace_back(name);
   }
   if (errno != 0) return no("directory", errno);
@@ -152,8 +149,7 @@ Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& r
   if (!file) return fail(file.error());
   const auto facts = facts_of(*file);
   if (!facts) return fail(facts.error());
-  if (facts->size > limit)
-    return fail(ErrorCode::damaged, relative + " is larger than " + std::to_string(limit) + " bytes");
+  if (facts->size > limit) return fail(ErrorCode::damaged, relative + " is larger than " + std::to_string(limit) + " bytes");
   FileContent content{std::string(static_cast<std::size_t>(facts->size), '\0'), *facts};
   const auto have = read_at(*file, 0, content.bytes.data(), content.bytes.size());
   if (!have) return fail(have.error());

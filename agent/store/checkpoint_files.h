@@ -22,7 +22,7 @@ struct FileFacts {
   enum class Kind : unsigned char { regular, directory, link, other };
   Kind kind = Kind::other;
   std::uint64_t inode = 0, size = 0;
-  std::int64_t changed_ns = 0;   // mtime
+  std::int64_t changed_ns = 0;  // mtime
   bool operator==(const FileFacts&) const = default;
 };
 

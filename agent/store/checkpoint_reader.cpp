@@ -29,8 +29,7 @@ std::uint64_t place_of(const FileFacts& facts) {
 }
 
 // Adds one file that must have `size` bytes, or at least so many. The first problem becomes the defect.
-void expect_file(Candidate& candidate, const UniqueFd& directory, const std::string& name, std::uint64_t size,
-                 bool exactly) {
+void expect_file(Candidate& candidate, const UniqueFd& directory, const std::string& name, std::uint64_t size, bool exactly) {
   const auto facts = facts_beneath(directory, name);
   std::string defect;
   if (!facts) {
@@ -48,8 +47,7 @@ void expect_file(Candidate& candidate, const UniqueFd& directory, const std::str
 
 // The checkpoint `base` in `directory`, or `directory` itself. nullopt: it vanished, or, if not found `surely`,
 // belongs to another program.
-std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path,
-                                 bool surely) {
+std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path, bool surely) {
   const Format& format = transfer::format_of(id);
   Candidate candidate;
   candidate.info.format = id;
@@ -97,8 +95,7 @@ class Scan {
   Status add(std::optional<Candidate> candidate) {
     if (!candidate || !paths_.insert(candidate->info.path).second) return {};
     if (candidates_.size() == kScanCandidates)
-      return fail(ErrorCode::limit, "it holds more than " + std::to_string(kScanCandidates) + " checkpoints",
-                  "set checkpoint.keep");
+      return fail(ErrorCode::limit, "it holds more than " + std::to_string(kScanCandidates) + " checkpoints", "set checkpoint.keep");
     candidates_.push_back(std::move(*candidate));
     return {};
   }
@@ -135,7 +132,7 @@ class Scan {
 
   const UniqueFd& directory_;
   const std::string path_;
-  const std::vector<std::string> names_;   // sorted
+  const std::vector<std::string> names_;  // sorted
   std::vector<Candidate> candidates_;
   std::set<std::string> paths_;
 };
@@ -197,8 +194,8 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
 }
 
 std::string unrecognised(const job::CheckpointSpec& spec) {
-  static constexpr std::array<std::string_view, 14> kEndings{".bin", ".ckpt", ".h5", ".hdf5", ".keras", ".msgpack", ".npz",
-                                                             ".onnx", ".params", ".pkl", ".pt", ".pth", ".safetensors", ".tar"};
+  static constexpr std::array<std::string_view, 14> kEndings{".bin",  ".ckpt",   ".h5",  ".hdf5", ".keras", ".msgpack",     ".npz",
+                                                             ".onnx", ".params", ".pkl", ".pt",   ".pth",   ".safetensors", ".tar"};
   std::size_t count = 0;
   std::string first;
   const auto look_in = [&](const UniqueFd& directory, const std::string& below) {

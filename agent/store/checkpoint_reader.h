@@ -16,7 +16,7 @@
 namespace dtrain::store {
 
 inline constexpr std::size_t kForeignDirectories = 64;  // directories that are searched for files in no known format
-inline constexpr std::size_t kScanCandidates = 4096;  // checkpoints in one directory; more: Error{limit}
+inline constexpr std::size_t kScanCandidates = 4096;    // checkpoints in one directory; more: Error{limit}
 
 // The shallow check, newest step first: manifests and indexes are parsed, and every file has its size. A candidate
 // that fails has complete = false and its defect. A directory that does not exist holds none.

@@ -20,7 +20,7 @@ namespace {
 using transfer::Candidate;
 using transfer::CheckpointInfo;
 
-constexpr int kPatience = 3;   // scans that may disagree before a checkpoint that still changes is listed as incomplete
+constexpr int kPatience = 3;  // scans that may disagree before a checkpoint that still changes is listed as incomplete
 
 // The result of one scan on the worker.
 struct LookResult {
@@ -49,19 +49,19 @@ LookResult look_as(const CheckpointWatch::Shared& inotify, const job::Checkpoint
 struct Watched {
   job::CheckpointSpec spec;
   task::User user;
-  std::uint64_t serial = 0;                  // distinguishes this watch from an earlier one of the same job
+  std::uint64_t serial = 0;  // distinguishes this watch from an earlier one of the same job
   bool looking = false;
-  bool first = true;                         // no scan of it has succeeded yet
-  bool missed = false;                       // a change was seen that may have concerned this job
+  bool first = true;    // no scan of it has succeeded yet
+  bool missed = false;  // a change was seen that may have concerned this job
   std::optional<Instant> first_change, last_change;
-  Instant next_look{};                       // settle or poll
+  Instant next_look{};  // settle or poll
   Duration settle{};
   int disagreements = 0;
-  std::map<std::string, std::uint64_t> stamps;   // path -> stamp, in the previous scan
-  std::string reported;                      // encoded; what was last sent
-  std::optional<LookResult> result;          // waits for dispatch()
+  std::map<std::string, std::uint64_t> stamps;  // path -> stamp, in the previous scan
+  std::string reported;                         // encoded; what was last sent
+  std::optional<LookResult> result;             // waits for dispatch()
   bool warned = false;
-  std::optional<Instant> foreign_since;      // since when scans found no checkpoint, but files in no known format
+  std::optional<Instant> foreign_since;  // since when scans found no checkpoint, but files in no known format
   bool foreign_said = false;
 };
 
@@ -91,7 +91,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     watched.user = effect.user;
     watched.serial = ++last_serial_;
     watched.settle = options_.settle;
-    watched.reported = fingerprint(std::vector<CheckpointInfo>{});   // an empty directory is no news
+    watched.reported = fingerprint(std::vector<CheckpointInfo>{});  // an empty directory is no news
     watched_.insert_or_assign(effect.job, std::move(watched));
   }
 
@@ -129,8 +129,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
         },
         [this, job = effect.job](const Status& result) {
           if (result || result.error().code == ErrorCode::not_found) return;
-          log_.write(LogLevel::warn, "checkpoint.not-removed",
-                     {{"job", std::to_string(job)}, {"error", result.error().text()}});
+          log_.write(LogLevel::warn, "checkpoint.not-removed", {{"job", std::to_string(job)}, {"error", result.error().text()}});
         });
   }
 
@@ -172,8 +171,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     if (watched.result) return Instant{};
     if (watched.looking) return kNever;
     Instant at = watched.next_look;
-    if (watched.first_change)
-      at = std::min({at, *watched.last_change + options_.quiet, *watched.first_change + options_.longest_burst});
+    if (watched.first_change) at = std::min({at, *watched.last_change + options_.quiet, *watched.first_change + options_.longest_burst});
     return at;
   }
 
@@ -183,7 +181,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     Watched& watched = found->second;
     if (!watched.first_change) watched.first_change = now;
     watched.last_change = now;
-    watched.settle = options_.settle;   // it grows only over changes that are not reported
+    watched.settle = options_.settle;  // it grows only over changes that are not reported
   }
 
   void start_look(JobId job, Watched& watched) {
@@ -191,21 +189,19 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     watched.first_change.reset();
     watched.last_change.reset();
     watched.next_look = kNever;
-    run<LookResult>(
-        [inotify = watch_.share(), spec = watched.spec, user = watched.user, first = watched.first, copies = options_.copies] {
-          return look_as(inotify, spec, user, first ? &copies : nullptr);
-        },
-        [this, job, serial = watched.serial](LookResult result) {
-          const auto found = watched_.find(job);
-          if (found != watched_.end() && found->second.serial == serial) {
-            found->second.result = std::move(result);
-            return;
-          }
-          // Nobody wants these any more; setting and dropping them removes those that no other job has.
-          if (found != watched_.end()) return;   // the job's new watch adds its own and replaces the rest
-          watch_.set(job, result.armed);
-          watch_.drop(job);
-        });
+    run<LookResult>([inotify = watch_.share(), spec = watched.spec, user = watched.user, first = watched.first,
+                     copies = options_.copies] { return look_as(inotify, spec, user, first ? &copies : nullptr); },
+                    [this, job, serial = watched.serial](LookResult result) {
+                      const auto found = watched_.find(job);
+                      if (found != watched_.end() && found->second.serial == serial) {
+                        found->second.result = std::move(result);
+                        return;
+                      }
+                      // Nobody wants these any more; setting and dropping them removes those that no other job has.
+                      if (found != watched_.end()) return;  // the job's new watch adds its own and replaces the rest
+                      watch_.set(job, result.armed);
+                      watch_.drop(job);
+                    });
   }
 
   void take_result(JobId job, Watched& watched, Instant now) {

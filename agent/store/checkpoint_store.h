@@ -28,14 +28,14 @@ namespace dtrain::store {
 inline constexpr std::size_t kPendingVerifications = 1024;  // unanswered; further ones are answered with Error{limit}
 
 struct CheckpointStoreOptions {
-  std::uint64_t bytes_per_second = 200ull << 20;   // storage.checkpointRate; 0: no limit
-  Duration quiet = 50ms;          // a burst of changes is over after so long without a change
-  Duration longest_burst = 1s;    // but the directory is scanned after this time in any case
-  Duration settle = 150ms;        // between two scans that must agree; doubles while they do not and no change is reported
+  std::uint64_t bytes_per_second = 200ull << 20;  // storage.checkpointRate; 0: no limit
+  Duration quiet = 50ms;                          // a burst of changes is over after so long without a change
+  Duration longest_burst = 1s;                    // but the directory is scanned after this time in any case
+  Duration settle = 150ms;                        // between two scans that must agree; doubles while they do not and no change is reported
   Duration longest_settle = 5s;
-  Duration poll = 5s;             // where changes are not reported, and after an error
-  Duration foreign_after = 30s;   // for files in no known format without a checkpoint: then they are reported
-  CopyOwner copies = {};          // the first scan of a watch removes copies that earlier lives did not finish
+  Duration poll = 5s;            // where changes are not reported, and after an error
+  Duration foreign_after = 30s;  // for files in no known format without a checkpoint: then they are reported
+  CopyOwner copies = {};         // the first scan of a watch removes copies that earlier lives did not finish
 };
 
 class CheckpointStore {
@@ -47,19 +47,19 @@ class CheckpointStore {
   CheckpointStore(Post post, Log& log, CheckpointStoreOptions options = {});
   ~CheckpointStore();
 
-  void watch(const node::WatchCheckpoints& effect);            // off also ends the job's background verifications
-  void scan(const node::ScanCheckpoints& effect);              // -> CheckpointsScanned
-  void verify(const node::VerifyCheckpoint& effect);           // -> CheckpointVerified
-  void quarantine(const node::QuarantineCheckpoint& effect);   // -> CheckpointQuarantined
-  void remove(const node::DeleteCheckpoint& effect);           // a failure is logged
+  void watch(const node::WatchCheckpoints& effect);           // off also ends the job's background verifications
+  void scan(const node::ScanCheckpoints& effect);             // -> CheckpointsScanned
+  void verify(const node::VerifyCheckpoint& effect);          // -> CheckpointVerified
+  void quarantine(const node::QuarantineCheckpoint& effect);  // -> CheckpointQuarantined
+  void remove(const node::DeleteCheckpoint& effect);          // a failure is logged
 
-  int fd() const;   // -1: nothing to poll
+  int fd() const;  // -1: nothing to poll
   Instant deadline() const;
   void dispatch(Instant now, const EventSink& sink);
 
  private:
   class Impl;
-  std::shared_ptr<Impl> impl_;   // callbacks of unfinished work hold it weakly
+  std::shared_ptr<Impl> impl_;  // callbacks of unfinished work hold it weakly
 };
 
 }  // namespace dtrain::store

@@ -11,7 +11,7 @@ namespace {
 
 using transfer::CheckpointInfo;
 
-constexpr std::size_t kVerifyReadBytes = 1 << 20;        // one read()
+constexpr std::size_t kVerifyReadBytes = 1 << 20;  // one read()
 constexpr std::uint64_t kPartCost = 16 << 10;      // share of a budget for each file or tensor besides its bytes
 
 }  // namespace
@@ -111,8 +111,8 @@ class Verification::Impl {
     const bool short_file = facts->size < position_ + part_left_;
     const bool wrong_size = part_.whole && facts->size != part_left_;
     if (short_file || wrong_size)
-      return no(ErrorCode::damaged, name + " has " + std::to_string(facts->size) + " bytes instead of " +
-                                        std::to_string(position_ + part_left_));
+      return no(ErrorCode::damaged,
+                name + " has " + std::to_string(facts->size) + " bytes instead of " + std::to_string(position_ + part_left_));
     return {};
   }
 
@@ -160,7 +160,7 @@ class Verification::Impl {
   std::unique_ptr<transfer::Contents> contents_;
   bool replaced_ = false;
 
-  std::size_t next_part_ = 0;    // such as a file of a manifest, a tensor of a bundle
+  std::size_t next_part_ = 0;  // such as a file of a manifest, a tensor of a bundle
   bool in_part_ = false;
   std::uint64_t position_ = 0, part_left_ = 0;
   transfer::Part part_;
@@ -168,7 +168,7 @@ class Verification::Impl {
 
   UniqueFd file_;
   std::string file_name_;
-  FileFacts opened_;             // as it was when it was opened
+  FileFacts opened_;  // as it was when it was opened
   std::string buffer_;
   std::uint64_t window_start_ = 0, window_size_ = 0;
 };

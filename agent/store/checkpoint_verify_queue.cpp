@@ -7,7 +7,7 @@
 namespace dtrain::store {
 namespace {
 
-constexpr std::uint64_t kSliceBytes = 4 << 20;   // a few milliseconds, for which other work on the same thread waits
+constexpr std::uint64_t kSliceBytes = 4 << 20;  // a few milliseconds, for which other work on the same thread waits
 
 }  // namespace
 
@@ -17,8 +17,8 @@ VerificationQueue::VerificationQueue(Post post, std::uint64_t bytes_per_second, 
 void VerificationQueue::add(const node::VerifyCheckpoint& effect) {
   if (urgent_.size() + background_.size() + (in_flight_ ? 1 : 0) >= most_pending_) {
     ended_.push_back({effect.job, effect.token, effect.info.path,
-                      fail(ErrorCode::limit, "could not verify checkpoint " + effect.info.path + ": " +
-                                                 std::to_string(most_pending_) + " others are waiting",
+                      fail(ErrorCode::limit,
+                           "could not verify checkpoint " + effect.info.path + ": " + std::to_string(most_pending_) + " others are waiting",
                            "ask again later")});
     return;
   }
@@ -28,13 +28,11 @@ void VerificationQueue::add(const node::VerifyCheckpoint& effect) {
 }
 
 void VerificationQueue::end_background(JobId job) {
-  const auto concerned = [job](const std::shared_ptr<Running>& running) {
-    return !running->urgent() && running->effect.job == job;
-  };
+  const auto concerned = [job](const std::shared_ptr<Running>& running) { return !running->urgent() && running->effect.job == job; };
   const auto end = [this](const Running& running) {
-    ended_.push_back({running.effect.job, running.effect.token, running.effect.info.path,
-                      fail(ErrorCode::unavailable, "could not verify checkpoint " + running.effect.info.path +
-                                                       ": its directory is no longer watched")});
+    ended_.push_back(
+        {running.effect.job, running.effect.token, running.effect.info.path,
+         fail(ErrorCode::unavailable, "could not verify checkpoint " + running.effect.info.path + ": its directory is no longer watched")});
   };
   for (const auto& running : background_)
     if (concerned(running)) end(*running);
@@ -56,8 +54,7 @@ void VerificationQueue::dispatch(Instant now, const EventSink& sink) {
     urgent_.pop_front();
   } else if (!in_flight_ && !background_.empty() && now >= background_from_) {
     if (bytes_per_second_ > 0)
-      background_from_ = now + std::chrono::duration_cast<Duration>(
-                                   std::chrono::nanoseconds(1s) * kSliceBytes / bytes_per_second_);
+      background_from_ = now + std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(1s) * kSliceBytes / bytes_per_second_);
     start_slice(std::move(background_.front()));
     background_.pop_front();
   }

@@ -25,7 +25,7 @@ class VerificationQueue : public std::enable_shared_from_this<VerificationQueue>
   VerificationQueue(Post post, std::uint64_t bytes_per_second, std::size_t most_pending);
 
   void add(const node::VerifyCheckpoint& effect);
-  void end_background(JobId job);   // unfinished ones of the job are answered with Error{unavailable}
+  void end_background(JobId job);  // unfinished ones of the job are answered with Error{unavailable}
   Instant deadline() const;
   void dispatch(Instant now, const EventSink& sink);
 
@@ -44,9 +44,9 @@ class VerificationQueue : public std::enable_shared_from_this<VerificationQueue>
   const Post post_;
   const std::uint64_t bytes_per_second_;
   const std::size_t most_pending_;
-  std::deque<std::shared_ptr<Running>> urgent_, background_;   // the front is next
+  std::deque<std::shared_ptr<Running>> urgent_, background_;  // the front is next
   std::shared_ptr<Running> in_flight_;
-  Instant background_from_{};                                  // no background slice before
+  Instant background_from_{};  // no background slice before
   std::vector<node::CheckpointVerified> ended_;
 };
 

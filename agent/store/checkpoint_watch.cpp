@@ -12,10 +12,10 @@
 namespace dtrain::store {
 namespace {
 
-constexpr std::uint32_t kMask = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF |
-                                IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK;
+constexpr std::uint32_t kMask =
+    IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK;
 constexpr std::size_t kChangesBytes = 64 << 10;
-constexpr int kAncestorTries = 8;   // an ancestor may be created while it is looked for
+constexpr int kAncestorTries = 8;  // an ancestor may be created while it is looked for
 
 int add(const CheckpointWatch::Shared& inotify, const std::string& directory, std::uint32_t more = 0) {
   return ::inotify_add_watch(inotify->get(), directory.c_str(), kMask | more);
@@ -67,8 +67,7 @@ void arm_children(const CheckpointWatch::Shared& inotify, const std::string& dir
 
 }  // namespace
 
-CheckpointWatch::CheckpointWatch()
-    : inotify_(std::make_shared<const UniqueFd>(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC))) {}
+CheckpointWatch::CheckpointWatch() : inotify_(std::make_shared<const UniqueFd>(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC))) {}
 
 ArmedWatches CheckpointWatch::arm(const Shared& inotify, const std::string& path) {
   ArmedWatches armed;

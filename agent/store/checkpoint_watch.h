@@ -16,20 +16,20 @@
 
 namespace dtrain::store {
 
-inline constexpr std::size_t kWatchedChildren = 1024;   // directories below one checkpoint.dir; further ones are not watched
+inline constexpr std::size_t kWatchedChildren = 1024;  // directories below one checkpoint.dir; further ones are not watched
 
 // The watches that one scan of a directory tree added.
 struct ArmedWatches {
   // By watch descriptor: the only name that matters there; "": every name.
   std::map<int, std::string> watches;
-  bool complete = true;   // false: the kernel's limit was reached or inotify is missing, so scans must be repeated
-  std::string cause;      // why not complete
+  bool complete = true;  // false: the kernel's limit was reached or inotify is missing, so scans must be repeated
+  std::string cause;     // why not complete
 };
 
 class CheckpointWatch {
  public:
   CheckpointWatch();
-  int fd() const { return inotify_->get(); }   // -1: this system has no inotify
+  int fd() const { return inotify_->get(); }  // -1: this system has no inotify
   bool available() const { return static_cast<bool>(*inotify_); }
 
   // May be called on any thread, with the rights of the job's user. Takes the result of share(), which outlives this object.
@@ -47,7 +47,7 @@ class CheckpointWatch {
 
  private:
   std::shared_ptr<const UniqueFd> inotify_;
-  std::map<int, std::map<JobId, std::string>> jobs_of_;   // watch descriptor -> job -> only name
+  std::map<int, std::map<JobId, std::string>> jobs_of_;  // watch descriptor -> job -> only name
   std::map<JobId, std::set<int>> watches_of_;
 };
 

@@ -19,9 +19,7 @@ void merge(Transaction& first, Transaction&& later) {
   if (later.hard) first.hard = std::move(later.hard);
   // What the later transaction removes from the log need not be written first.
   if (later.snapshot) {
-    std::erase_if(first.append, [&](const raft::LogEntry& entry) {
-      return later.reset_log || entry.index <= later.snapshot->index;
-    });
+    std::erase_if(first.append, [&](const raft::LogEntry& entry) { return later.reset_log || entry.index <= later.snapshot->index; });
     first.snapshot = std::move(later.snapshot);
     first.reset_log = first.reset_log || later.reset_log;
   }

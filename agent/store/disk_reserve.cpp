@@ -37,10 +37,8 @@ void DiskReserve::refill() {
   if (bytes_ >= wanted_ || ::fstatvfs(file_.get(), &disk) != 0) return;
   if (std::uint64_t{disk.f_bavail} * disk.f_frsize < kFreeBeside * wanted_) return;
   // Blocks, not a hole. Some file systems cannot do that: then there is no reserve.
-  if (::fallocate(file_.get(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(wanted_ - bytes_)) == 0)
-    bytes_ = wanted_;
-  else if (errno == EOPNOTSUPP)
-    wanted_ = 0;
+  if (::fallocate(file_.get(), 0, static_cast<off_t>(bytes_), static_cast<off_t>(wanted_ - bytes_)) == 0) bytes_ = wanted_;
+  else if (errno == EOPNOTSUPP) wanted_ = 0;
 }
 
 }  // namespace dtrain::store

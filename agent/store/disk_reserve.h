@@ -12,8 +12,8 @@
 namespace dtrain::store {
 
 inline constexpr std::uint64_t kReserveBytes = 16 << 20;
-inline constexpr std::uint64_t kReservePart = 32;           // at most this part of the file system (one 32nd)
-inline constexpr std::uint64_t kReserveStep = 1 << 20;      // given back at one time
+inline constexpr std::uint64_t kReservePart = 32;       // at most this part of the file system (one 32nd)
+inline constexpr std::uint64_t kReserveStep = 1 << 20;  // given back at one time
 
 class DiskReserve {
  public:

@@ -35,7 +35,7 @@ Status make_directories(const std::string& path, unsigned mode) {
     return {};
   }
   if (errno != EEXIST) return os_error("create directory " + path);
-  struct stat info{};
+  struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return os_error("read directory " + path);
   if (!S_ISDIR(info.st_mode)) {
     errno = ENOTDIR;
@@ -69,8 +69,7 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
   auto text = read_small_file(path, limit);
   if (text) return std::move(*text);
   if (errno == ENOENT) return fail(ErrorCode::not_found, "could not read " + path + ": it does not exist");
-  if (errno == EFBIG)
-    return fail(ErrorCode::limit, "could not read " + path + ": it has more than " + std::to_string(limit) + " bytes");
+  if (errno == EFBIG) return fail(ErrorCode::limit, "could not read " + path + ": it has more than " + std::to_string(limit) + " bytes");
   return os_error("read " + path);
 }
 

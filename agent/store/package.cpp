@@ -34,16 +34,14 @@ class Temporary {
  public:
   static Result<Temporary> create() {
     const char* base = ::getenv("TMPDIR");
-    std::string path =
-        std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/dtrain-package-XXXXXX";
+    std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/dtrain-package-XXXXXX";
     UniqueFd file(::mkostemp(path.data(), O_CLOEXEC));
     if (!file)
       return fail(ErrorCode::io, "could not make temporary file " + path + ": " + std::strerror(errno),
                   "set TMPDIR to a directory that you can write to");
     return Temporary(std::move(path), std::move(file));
   }
-  Temporary(Temporary&& other) noexcept
-      : path_(std::exchange(other.path_, {})), file_(std::move(other.file_)) {}
+  Temporary(Temporary&& other) noexcept : path_(std::exchange(other.path_, {})), file_(std::move(other.file_)) {}
   Temporary& operator=(Temporary&&) = delete;
   ~Temporary() {
     if (!path_.empty()) ::unlink(path_.c_str());
@@ -60,8 +58,7 @@ class Temporary {
 
 [[noreturn]] void run_tar(const std::string& dir, int output, int errors) {
   // Nothing of the user's environment may change what tar writes (TAR_OPTIONS, TZ, LANG).
-  static constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C",
-                                                              nullptr};
+  static constexpr std::array<const char*, 3> kEnvironment = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", nullptr};
   const std::string directory = "--directory=" + dir;
   const std::array<const char*, 10> argv = {"tar",       "--create",        "--format=gnu",    "--sort=name", "--owner=0",
                                             "--group=0", "--numeric-owner", directory.c_str(), ".",           nullptr};
@@ -159,19 +156,15 @@ Status copy_and_hash(const std::string& dir, int from, const Temporary& to, Hash
   while (true) {
     const ssize_t got = ::read(from, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
+    if (got < 0) return fail(ErrorCode::io, "could not pack " + dir + ": " + std::strerror(errno), "try again");
     if (got == 0) return {};
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
     total += bytes.size();
     if (total > limits::kPackageBytes)
-      return fail(ErrorCode::limit,
-                  "could not pack " + dir + ": it has more than " +
-                      std::to_string(limits::kPackageBytes >> 30) + " GiB",
+      return fail(ErrorCode::limit, "could not pack " + dir + ": it has more than " + std::to_string(limits::kPackageBytes >> 30) + " GiB",
                   "keep data out of it and name it in requires.paths");
     if (!write_all(to.fd(), bytes))
-      return fail(ErrorCode::io, "could not write " + to.path() + ": " + std::strerror(errno),
-                  "free space there, or set TMPDIR");
+      return fail(ErrorCode::io, "could not write " + to.path() + ": " + std::strerror(errno), "free space there, or set TMPDIR");
     hashes.bytes.add(bytes);
     hashes.content.add(bytes);
   }
@@ -183,10 +176,8 @@ Result<PackedFile> pack_directory(const std::string& dir) {
   if (::sodium_init() < 0) return fail(ErrorCode::internal, "could not initialise libsodium");
   struct stat info {};
   if (::stat(dir.c_str(), &info) != 0)
-    return fail(ErrorCode::invalid, "could not pack " + dir + ": " + std::strerror(errno),
-                "give a directory");
-  if (!S_ISDIR(info.st_mode))
-    return fail(ErrorCode::invalid, "could not pack " + dir + ": not a directory", "give a directory");
+    return fail(ErrorCode::invalid, "could not pack " + dir + ": " + std::strerror(errno), "give a directory");
+  if (!S_ISDIR(info.st_mode)) return fail(ErrorCode::invalid, "could not pack " + dir + ": not a directory", "give a directory");
   auto packed = Temporary::create();
   if (!packed) return fail(packed.error());
   const UniqueFd errors(::memfd_create("dtrain-tar", MFD_CLOEXEC));
@@ -208,8 +199,7 @@ Result<PackedFile> pack_directory(const std::string& dir) {
   }
   if (!copied) return fail(copied.error());
   if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotExecute)
-    return fail(ErrorCode::unavailable, "could not pack " + dir + ": there is no tar here",
-                "install GNU tar");
+    return fail(ErrorCode::unavailable, "could not pack " + dir + ": there is no tar here", "install GNU tar");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return fail(ErrorCode::invalid, "could not pack " + dir + ": " + first_complaint(errors.get()),
                 "make every file of the package readable for you, and change none meanwhile");

@@ -11,9 +11,9 @@
 namespace dtrain::store {
 
 struct PackedFile {
-  std::string path;    // temporary file in $TMPDIR or /tmp; the caller removes it
-  std::string digest;  // BLAKE2b-256 hex of its bytes
-  std::string content; // likewise, with all times blanked
+  std::string path;     // temporary file in $TMPDIR or /tmp; the caller removes it
+  std::string digest;   // BLAKE2b-256 hex of its bytes
+  std::string content;  // likewise, with all times blanked
 };
 
 // Blocks: for the client. A file inside that cannot be read, or changes meanwhile, is an error that names it

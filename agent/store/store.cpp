@@ -149,8 +149,7 @@ Error Store::error(const std::string& what) const {
   const bool full = code == SQLITE_FULL || (code == SQLITE_IOERR && (system == ENOSPC || system == EDQUOT)) ||
                     (code == SQLITE_CANTOPEN && (system == ENOSPC || system == EDQUOT));
   if (full) return Error{ErrorCode::limit, message, "free some space on the disk of the data directory"};
-  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-    return Error{ErrorCode::damaged, message, kNothingDeleted};
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return Error{ErrorCode::damaged, message, kNothingDeleted};
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
     return Error{ErrorCode::unavailable, message, "end the program that has the database open"};
   return Error{ErrorCode::io, system != 0 ? message + " (" + ::strerror(system) + ")" : message,
@@ -179,8 +178,7 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& data_dir, const st
     return fail(ErrorCode::io, "could not open " + store->path_ + ": " + ::strerror(errno),
                 "start the agent as the user who owns the data directory");
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
-  if (sqlite3_open_v2(store->path_.c_str(), &store->db_, flags, nullptr) != SQLITE_OK)
-    return fail(store->error("open the database"));
+  if (sqlite3_open_v2(store->path_.c_str(), &store->db_, flags, nullptr) != SQLITE_OK) return fail(store->error("open the database"));
   sqlite3_extended_result_codes(store->db_, 0);
   // Until the version is known to be supported, closing must not even move the write-ahead log into the database.
   sqlite3_db_config(store->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -216,15 +214,14 @@ Status Store::refuse_newer() {
     application = query.number(1);
   }
   if (application != 0 && application != kApplicationId)
-    return fail(ErrorCode::damaged, "could not open " + path_ + ": it is another program's database",
-                "give another --data-dir");
+    return fail(ErrorCode::damaged, "could not open " + path_ + ": it is another program's database", "give another --data-dir");
   if (schema <= kSchemaVersion) return {};
   std::string writer = "a newer version of dtrain";
   Statement query(*this, "SELECT value FROM meta WHERE key = 'written_by'");
   if (auto row = query.step("read the version"); row && *row) writer = "dtrain " + query.bytes(0);
   return fail(ErrorCode::refused,
-              "could not open " + path_ + ": it was written by " + writer + " (schema " + std::to_string(schema) +
-                  "; this version knows " + std::to_string(kSchemaVersion) + ")",
+              "could not open " + path_ + ": it was written by " + writer + " (schema " + std::to_string(schema) + "; this version knows " +
+                  std::to_string(kSchemaVersion) + ")",
               "run that version, or give another --data-dir; nothing was changed");
 }
 
@@ -245,8 +242,8 @@ Status Store::migrate(std::uint64_t from) {
   if (from == kSchemaVersion) return {};
   for (std::uint64_t version = from; version < kSchemaVersion; ++version)
     if (auto done = run(kSchema[version]); !done) return done;
-  const std::string stamp = "PRAGMA user_version = " + std::to_string(kSchemaVersion) +
-                            "; PRAGMA application_id = " + std::to_string(kApplicationId);
+  const std::string stamp =
+      "PRAGMA user_version = " + std::to_string(kSchemaVersion) + "; PRAGMA application_id = " + std::to_string(kApplicationId);
   return run(stamp.c_str());
 }
 
@@ -347,12 +344,10 @@ Status Store::load_log(StoredState& state) {
     if (!row) return fail(row.error());
     if (!*row) return {};
     const std::uint64_t kind = query.number(3);
-    raft::LogEntry entry{query.number(0), query.number(1), query.bytes(2), static_cast<raft::EntryKind>(kind),
-                         query.duration(4)};
+    raft::LogEntry entry{query.number(0), query.number(1), query.bytes(2), static_cast<raft::EntryKind>(kind), query.duration(4)};
     if (entry.index != expected)
       return damaged("log entry " + std::to_string(expected) + " is missing before " + std::to_string(entry.index));
-    if (kind > static_cast<std::uint64_t>(enum_last(raft::EntryKind{})) ||
-        row_sum(entry_key(entry), entry.payload) != query.bytes(5))
+    if (kind > static_cast<std::uint64_t>(enum_last(raft::EntryKind{})) || row_sum(entry_key(entry), entry.payload) != query.bytes(5))
       return damaged("log entry " + std::to_string(entry.index) + " does not match its checksum");
     ++expected;
     state.replica.log.push_back(std::move(entry));
@@ -367,8 +362,7 @@ Status Store::load_task_records(StoredState& state) {
     if (!*row) return {};
     std::string id = query.bytes(0);
     std::string payload = query.bytes(1);
-    if (row_sum(record_key(id), payload) != query.bytes(2))
-      return damaged("the record of task " + id + " does not match its checksum");
+    if (row_sum(record_key(id), payload) != query.bytes(2)) return damaged("the record of task " + id + " does not match its checksum");
     state.task_records.emplace(std::move(id), std::move(payload));
   }
 }
@@ -379,8 +373,7 @@ Status Store::load_formation(StoredState& state) {
   if (!row) return fail(row.error());
   if (!*row) return {};
   state.formation = query.bytes(0);
-  if (row_sum(kFormationKey, state.formation) != query.bytes(1))
-    return damaged("the record of formation does not match its checksum");
+  if (row_sum(kFormationKey, state.formation) != query.bytes(1)) return damaged("the record of formation does not match its checksum");
   return {};
 }
 

@@ -30,26 +30,26 @@ inline constexpr int kSchemaVersion = 3;
 inline constexpr std::size_t kWalBytes = 2 << 20;
 
 struct StoredState {
-  NodeId node;                      // made at the first start
-  std::uint64_t life = 0;           // of this start; counts from 1
-  std::string cluster_id;           // "": it belongs to none yet
-  std::string previous_boot;        // boot id of the previous life; "": there was none
-  raft::Stored replica;             // a hard state without a history: never a member of a council (or schema 1)
+  NodeId node;                // made at the first start
+  std::uint64_t life = 0;     // of this start; counts from 1
+  std::string cluster_id;     // "": it belongs to none yet
+  std::string previous_boot;  // boot id of the previous life; "": there was none
+  raft::Stored replica;       // a hard state without a history: never a member of a council (or schema 1)
   std::map<std::string, std::string> task_records;
-  std::string formation;            // an encoded cluster::formation::Record; "": never took part in a formation
+  std::string formation;  // an encoded cluster::formation::Record; "": never took part in a formation
 };
 
 // The content of one transaction: any number of node::Persist effects in order, merged (see committer.h). Applied in
 // the order of the fields.
 struct Transaction {
-  bool forget_log = false;                       // hard state, snapshot and log are dropped, before all that follows
-  std::optional<raft::HardState> hard;           // replaces the older one
-  std::optional<raft::StoredSnapshot> snapshot;  // replaces the older one; log entries up to it are dropped
-  bool reset_log = false;                        // with a snapshot: all log entries are dropped
-  std::optional<std::uint64_t> truncate_from;    // log entries from this index on are dropped
-  std::vector<raft::LogEntry> append;            // appended; an index that exists is an error
+  bool forget_log = false;                                         // hard state, snapshot and log are dropped, before all that follows
+  std::optional<raft::HardState> hard;                             // replaces the older one
+  std::optional<raft::StoredSnapshot> snapshot;                    // replaces the older one; log entries up to it are dropped
+  bool reset_log = false;                                          // with a snapshot: all log entries are dropped
+  std::optional<std::uint64_t> truncate_from;                      // log entries from this index on are dropped
+  std::vector<raft::LogEntry> append;                              // appended; an index that exists is an error
   std::map<std::string, std::optional<std::string>> task_records;  // nullopt: erased
-  std::optional<std::string> formation;          // replaces the older one
+  std::optional<std::string> formation;                            // replaces the older one
 };
 
 class Store {

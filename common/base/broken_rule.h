@@ -15,8 +15,8 @@ class BrokenRule {
  public:
   BrokenRule() = default;
   template <class Text>
-    requires std::convertible_to<Text, std::string_view>
-  BrokenRule(const Text& name) : name_(std::string_view(name)) {}  // "": every rule is kept
+  requires std::convertible_to<Text, std::string_view> BrokenRule(const Text& name)
+      : name_(std::string_view(name)) {}  // "": every rule is kept
 
   operator std::string_view() const { return name_; }
   friend bool operator==(const BrokenRule& broken, std::string_view rule) { return breaks(broken.name_, rule); }

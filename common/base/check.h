@@ -7,7 +7,7 @@ namespace dtrain {
 [[noreturn]] void check_failed(const char* file, int line, const char* expression);
 }
 
-#define CHECK(expression) \
-  do {                    \
+#define CHECK(expression)                                                       \
+  do {                                                                          \
     if (!(expression)) ::dtrain::check_failed(__FILE__, __LINE__, #expression); \
   } while (false)

@@ -7,9 +7,9 @@
 
 namespace dtrain {
 
-using NodeId = std::string;     // 128 random bits in hex, made once per data directory
-using JobId = std::uint64_t;    // made of the history and the index of its submit entry (kJobsOfHistory): unique, never reused
-using Generation = std::uint32_t;  // one cluster spec of a job, from 1
+using NodeId = std::string;           // 128 random bits in hex, made once per data directory
+using JobId = std::uint64_t;          // made of the history and the index of its submit entry (kJobsOfHistory): unique, never reused
+using Generation = std::uint32_t;     // one cluster spec of a job, from 1
 using AttemptNumber = std::uint32_t;  // one run of a task, from 1 over all generations; 0: none yet
 
 struct TaskId {
@@ -32,9 +32,7 @@ struct AssignmentId {
   TaskId task;
 
   // Names the assignment's directory, cgroup and log fields: "17.2.worker-1"
-  std::string text() const {
-    return std::to_string(job) + "." + std::to_string(generation) + "." + task.text();
-  }
+  std::string text() const { return std::to_string(job) + "." + std::to_string(generation) + "." + task.text(); }
   auto operator<=>(const AssignmentId&) const = default;
   template <class V>
   void fields(V& v) {

@@ -22,8 +22,6 @@ inline constexpr std::int64_t kDriftPercent = 1;  // by which a clock may be fas
 
 // The shortest time on one clock in which a lease and the exposure after it are over on any other clock: this clock
 // may be fast and the other slow.
-constexpr Duration counted_lease(Duration lease) {
-  return (lease + kExposure) * (100 + kDriftPercent) / (100 - kDriftPercent) + 1ns;
-}
+constexpr Duration counted_lease(Duration lease) { return (lease + kExposure) * (100 + kDriftPercent) / (100 - kDriftPercent) + 1ns; }
 
 }  // namespace dtrain

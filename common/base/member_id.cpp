@@ -12,12 +12,9 @@ void append_hex(std::string& out, std::uint64_t value) {
 std::optional<std::uint64_t> parse_hex(std::string_view digits) {
   std::uint64_t value = 0;
   for (const char c : digits) {
-    if (c >= '0' && c <= '9')
-      value = value << 4 | static_cast<std::uint64_t>(c - '0');
-    else if (c >= 'a' && c <= 'f')
-      value = value << 4 | static_cast<std::uint64_t>(c - 'a' + 10);
-    else
-      return std::nullopt;
+    if (c >= '0' && c <= '9') value = value << 4 | static_cast<std::uint64_t>(c - '0');
+    else if (c >= 'a' && c <= 'f') value = value << 4 | static_cast<std::uint64_t>(c - 'a' + 10);
+    else return std::nullopt;
   }
   return value;
 }

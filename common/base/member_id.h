@@ -15,7 +15,7 @@ struct MemberId {
   std::uint64_t high = 0, low = 0;
 
   bool none() const { return high == 0 && low == 0; }
-  NodeId text() const;                                      // 32 lower-case hex digits
+  NodeId text() const;                                          // 32 lower-case hex digits
   static std::optional<MemberId> parse(std::string_view text);  // exactly what text() writes
   auto operator<=>(const MemberId&) const = default;
 };

@@ -33,10 +33,8 @@ inline std::string with_steering_escaped(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const std::size_t length = steering_bytes(text);
-    if (length > 0)
-      out += steering_escape(text.substr(0, length));
-    else
-      out += text.front();
+    if (length > 0) out += steering_escape(text.substr(0, length));
+    else out += text.front();
     text.remove_prefix(length > 0 ? length : 1);
   }
   return out;

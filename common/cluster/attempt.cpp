@@ -25,9 +25,7 @@ Attempt::Attempt(const Capacity& capacity, const std::vector<Fit>& fits, std::si
   }
 }
 
-bool Attempt::group_taken(std::size_t f, HostNumber h) const {
-  return fits_[f].spaced() && groups_taken_[f][fits_[f].group(h)];
-}
+bool Attempt::group_taken(std::size_t f, HostNumber h) const { return fits_[f].spaced() && groups_taken_[f][fits_[f].group(h)]; }
 
 std::uint32_t Attempt::slots(std::size_t f, HostNumber h) const {
   if (group_taken(f, h)) return 0;
@@ -103,8 +101,7 @@ void Attempt::put_on(std::size_t f, HostNumber h, std::uint32_t count) {
     for (const Step& step : steps_)
       if (step.host == h) beside |= step.gpus;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint64_t gpus =
-        choose_gpus(now_.host(h), fits_[f].gpus(now_, h), each.gpus, each.gpus * (count - i), beside);
+    const std::uint64_t gpus = choose_gpus(now_.host(h), fits_[f].gpus(now_, h), each.gpus, each.gpus * (count - i), beside);
     beside |= gpus;
     now_.take(h, each, gpus, 1);
     if (with_ports_) now_.count_ports(h, 1);

@@ -17,15 +17,14 @@ struct Choice {
 
 struct Wishes {
   HostOrder order = HostOrder::pack;
-  const std::vector<HostNumber>* among = nullptr;        // consider only these hosts; nullptr: all
+  const std::vector<HostNumber>* among = nullptr;          // consider only these hosts; nullptr: all
   const std::vector<std::uint32_t>* rack_ranks = nullptr;  // by host
 };
 
 class Attempt {
  public:
   // `standing`: number of the job's tasks that each host has already; empty: none anywhere.
-  Attempt(const Capacity& capacity, const std::vector<Fit>& fits, std::size_t tasks, bool with_ports,
-          std::vector<std::uint32_t> standing);
+  Attempt(const Capacity& capacity, const std::vector<Fit>& fits, std::size_t tasks, bool with_ports, std::vector<std::uint32_t> standing);
 
   // Places all tasks of fits[f], or none. O(hosts + tasks * log hosts). With `order` pack, close or tight, a role is
   // always placed if there is room for that many equal tasks.

@@ -57,13 +57,9 @@ std::uint64_t shape_of(const std::vector<HostCapacity>& hosts, PortRange ports) 
   return all;
 }
 
-std::uint64_t key_of(std::uint32_t pool, std::uint16_t port) {
-  return std::uint64_t{pool} << 16 | port;
-}
+std::uint64_t key_of(std::uint32_t pool, std::uint16_t port) { return std::uint64_t{pool} << 16 | port; }
 
-std::int64_t left(std::uint64_t has, std::uint64_t used) {
-  return static_cast<std::int64_t>(has) - static_cast<std::int64_t>(used);
-}
+std::int64_t left(std::uint64_t has, std::uint64_t used) { return static_cast<std::int64_t>(has) - static_cast<std::int64_t>(used); }
 
 std::uint64_t mask_of(const HostCapacity& host, const std::vector<std::uint32_t>& indices) {
   std::uint64_t mask = 0;
@@ -81,8 +77,7 @@ std::shared_ptr<const Capacity::Table> Capacity::make_table(std::vector<HostCapa
   table->shape = shape_of(hosts, ports);
   table->by_id.resize(hosts.size());
   std::iota(table->by_id.begin(), table->by_id.end(), HostNumber{0});
-  std::sort(table->by_id.begin(), table->by_id.end(),
-            [&](HostNumber a, HostNumber b) { return hosts[a].id < hosts[b].id; });
+  std::sort(table->by_id.begin(), table->by_id.end(), [&](HostNumber a, HostNumber b) { return hosts[a].id < hosts[b].id; });
   std::map<std::string_view, std::uint32_t> pools, models;
   table->first_class.push_back(0);
   for (const HostCapacity& host : hosts) {
@@ -100,8 +95,7 @@ std::shared_ptr<const Capacity::Table> Capacity::make_table(std::vector<HostCapa
   return table;
 }
 
-Capacity::Capacity(std::vector<HostCapacity> hosts, PortRange ports)
-    : table_(make_table(std::move(hosts), ports)) {
+Capacity::Capacity(std::vector<HostCapacity> hosts, PortRange ports) : table_(make_table(std::move(hosts), ports)) {
   const auto pools = table_->pool.empty() ? 0 : *std::max_element(table_->pool.begin(), table_->pool.end()) + 1;
   free_ports_.assign(pools, ports.last < ports.first ? 0 : ports.last - ports.first + 1);
   rooms_.reserve(table_->hosts.size());
@@ -121,8 +115,7 @@ Capacity::Capacity(std::vector<HostCapacity> hosts, PortRange ports)
 
 std::optional<HostNumber> Capacity::find(const NodeId& id) const {
   const auto& by_id = table_->by_id;
-  const auto it = std::lower_bound(by_id.begin(), by_id.end(), id,
-                                   [&](HostNumber h, const NodeId& wanted) { return host(h).id < wanted; });
+  const auto it = std::lower_bound(by_id.begin(), by_id.end(), id, [&](HostNumber h, const NodeId& wanted) { return host(h).id < wanted; });
   if (it == by_id.end() || host(*it).id != id) return std::nullopt;
   return *it;
 }
@@ -144,13 +137,9 @@ RoomInAll Capacity::in_all() const {
   return all;
 }
 
-void Capacity::hold(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements) {
-  change({{&spec, &placements}}, true);
-}
+void Capacity::hold(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements) { change({{&spec, &placements}}, true); }
 
-void Capacity::release(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements) {
-  change({{&spec, &placements}}, false);
-}
+void Capacity::release(const job::JobSpec& spec, const std::vector<TaskPlacement>& placements) { change({{&spec, &placements}}, false); }
 
 void Capacity::change(const std::vector<Holding>& jobs, bool held) {
   std::vector<std::uint64_t> ports;
@@ -167,10 +156,8 @@ void Capacity::change(const std::vector<Holding>& jobs, bool held) {
   ports.erase(std::unique(ports.begin(), ports.end()), ports.end());
   std::vector<std::uint64_t> changed;
   changed.reserve(ports_.size() + ports.size());
-  if (held)
-    std::set_union(ports_.begin(), ports_.end(), ports.begin(), ports.end(), std::back_inserter(changed));
-  else
-    std::set_difference(ports_.begin(), ports_.end(), ports.begin(), ports.end(), std::back_inserter(changed));
+  if (held) std::set_union(ports_.begin(), ports_.end(), ports.begin(), ports.end(), std::back_inserter(changed));
+  else std::set_difference(ports_.begin(), ports_.end(), ports.begin(), ports.end(), std::back_inserter(changed));
   for (const std::uint64_t key : ports)
     if (std::binary_search(ports_.begin(), ports_.end(), key) != held) free_ports_[key >> 16] += held ? -1 : 1;
   ports_ = std::move(changed);
@@ -227,9 +214,7 @@ std::uint64_t Capacity::gpus_of(HostNumber h, std::string_view model) const {
   return mask;
 }
 
-std::uint64_t Capacity::all_gpus(HostNumber h) const {
-  return gpus_of(h, "");
-}
+std::uint64_t Capacity::all_gpus(HostNumber h) const { return gpus_of(h, ""); }
 
 void hold_used(const Ledger& ledger, Capacity& capacity) {
   std::vector<std::vector<TaskPlacement>> held;

@@ -93,7 +93,7 @@ class Capacity {
     std::vector<HostNumber> by_id;
     std::vector<std::uint32_t> pool;
     std::vector<std::string> models;
-    std::vector<GpuClass> classes;             // those of host h: from first_class[h] to before first_class[h + 1]
+    std::vector<GpuClass> classes;  // those of host h: from first_class[h] to before first_class[h + 1]
     std::vector<std::uint32_t> first_class;
     PortRange ports;
     std::uint64_t shape = 0;
@@ -105,8 +105,8 @@ class Capacity {
   std::shared_ptr<const Table> table_;
   bool copies_for_all_ = false;
   std::vector<Room> rooms_;
-  std::vector<std::int64_t> free_ports_;   // by pool of ports
-  std::vector<std::uint64_t> ports_;       // in use: pool << 16 | port, sorted
+  std::vector<std::int64_t> free_ports_;  // by pool of ports
+  std::vector<std::uint64_t> ports_;      // in use: pool << 16 | port, sorted
 };
 
 // Takes what tasks hold that have not ended, by the ledger.

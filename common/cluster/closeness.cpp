@@ -23,8 +23,7 @@ bool put_ranks(Attempt& attempt, const std::vector<std::size_t>& ranks, const st
 }
 
 // Whether sums allow `h` to hold all tasks; only the attempt can prove that it does.
-std::optional<Score> whole_on(const Attempt& attempt, const std::vector<Fit>& fits, const std::vector<std::size_t>& ranks,
-                              HostNumber h) {
+std::optional<Score> whole_on(const Attempt& attempt, const std::vector<Fit>& fits, const std::vector<std::size_t>& ranks, HostNumber h) {
   std::uint64_t cpu = 0, memory = 0, gpus = 0, matching = 0;
   for (const std::size_t f : ranks) {
     const std::uint32_t count = fits[f].demand().count();
@@ -58,8 +57,8 @@ bool put_on_one_host(Attempt& attempt, const std::vector<Fit>& fits, const std::
 
 struct Rack {
   std::vector<HostNumber> hosts;
-  bool holds_all = true;        // judged for each role by itself
-  std::uint64_t slots = 0;      // for the role with the most tasks
+  bool holds_all = true;    // judged for each role by itself
+  std::uint64_t slots = 0;  // for the role with the most tasks
 };
 
 // Hosts without the label are in no common rack: they come last.
@@ -83,9 +82,8 @@ Racks racks_of(const Attempt& attempt, const std::vector<Fit>& fits, const std::
     all.racks[all.of[h]].hosts.push_back(h);
   }
   for (std::uint32_t& rack : all.of) rack = std::min(rack, static_cast<std::uint32_t>(all.racks.size()));
-  const std::size_t main = *std::max_element(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
-    return fits[a].demand().count() < fits[b].demand().count();
-  });
+  const std::size_t main = *std::max_element(
+      ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) { return fits[a].demand().count() < fits[b].demand().count(); });
   for (Rack& rack : all.racks)
     for (const std::size_t f : ranks) {
       std::uint64_t slots = 0;

@@ -4,12 +4,8 @@
 
 namespace dtrain::cluster {
 
-bool scales_alone(const job::JobSpec& spec, const std::string& role) {
-  return job::rules_of(spec.framework).scales_alone(spec, role);
-}
+bool scales_alone(const job::JobSpec& spec, const std::string& role) { return job::rules_of(spec.framework).scales_alone(spec, role); }
 
-bool needs_ports(const job::JobSpec& spec) {
-  return job::rules_of(spec.framework).needs_ports(spec);
-}
+bool needs_ports(const job::JobSpec& spec) { return job::rules_of(spec.framework).needs_ports(spec); }
 
 }  // namespace dtrain::cluster

@@ -23,41 +23,24 @@ Result<std::uint32_t> needed(std::string_view body) {
 
 Result<std::uint32_t> needed_by_body(CommandType type, std::string_view body) {
   switch (type) {
-    case CommandType::coordinator_started:
-      return needed<CoordinatorStarted>(body);
-    case CommandType::submit:
-      return needed<SubmitJob>(body);
-    case CommandType::action:
-      return needed<JobAction>(body);
+    case CommandType::coordinator_started: return needed<CoordinatorStarted>(body);
+    case CommandType::submit: return needed<SubmitJob>(body);
+    case CommandType::action: return needed<JobAction>(body);
     case CommandType::begin_generation:
-    case CommandType::extend_generation:
-      return needed<BeginGeneration>(body);
-    case CommandType::report:
-      return needed<Report>(body);
-    case CommandType::finish:
-      return needed<FinishJob>(body);
-    case CommandType::checkpoint:
-      return needed<CheckpointSeen>(body);
-    case CommandType::forget:
-      return needed<ForgetJob>(body);
-    case CommandType::waits:
-      return needed<JobWaits>(body);
-    case CommandType::signal:
-      return needed<SignalJob>(body);
-    case CommandType::host_lost:
-      return needed<HostLost>(body);
-    case CommandType::drain_host:
-      return needed<DrainHost>(body);
-    case CommandType::move_job:
-      return needed<MoveJob>(body);
-    case CommandType::preempt_job:
-      return needed<PreemptJob>(body);
-    case CommandType::job_still:
-      return needed<JobStill>(body);
-    case CommandType::events_told:
-      return needed<EventsTold>(body);
-    case CommandType::raise_version:
-      return needed<RaiseVersion>(body);
+    case CommandType::extend_generation: return needed<BeginGeneration>(body);
+    case CommandType::report: return needed<HostReport>(body);
+    case CommandType::finish: return needed<FinishJob>(body);
+    case CommandType::checkpoint: return needed<CheckpointSeen>(body);
+    case CommandType::forget: return needed<ForgetJob>(body);
+    case CommandType::waits: return needed<JobWaits>(body);
+    case CommandType::signal: return needed<SignalJob>(body);
+    case CommandType::host_lost: return needed<HostLost>(body);
+    case CommandType::drain_host: return needed<DrainHost>(body);
+    case CommandType::move_job: return needed<MoveJob>(body);
+    case CommandType::preempt_job: return needed<PreemptJob>(body);
+    case CommandType::job_still: return needed<JobStill>(body);
+    case CommandType::events_told: return needed<EventsTold>(body);
+    case CommandType::raise_version: return needed<RaiseVersion>(body);
   }
   return fail(ErrorCode::damaged, "could not read a command: unknown type");
 }

@@ -38,13 +38,9 @@ enum class CommandType : unsigned char {
   events_told,
   raise_version
 };
-constexpr CommandType enum_last(CommandType) {
-  return CommandType::raise_version;
-}
+constexpr CommandType enum_last(CommandType) { return CommandType::raise_version; }
 // The version of the ledger that introduced a type of command.
-constexpr std::uint32_t since_version(CommandType) {
-  return kFirstVersion;
-}
+constexpr std::uint32_t since_version(CommandType) { return kFirstVersion; }
 
 // Identifies a user's request, whoever proposes it and however often (raft/request_window.h).
 struct RequestStamp {
@@ -108,7 +104,7 @@ struct CoordinatorStarted {
 struct Asker {
   std::string user;  // "" when the uid has no name there
   std::uint32_t uid = 0;
-  std::string at;    // name of the host whose agent was asked
+  std::string at;  // name of the host whose agent was asked
   template <class V>
   void fields(V& v) {
     v("user", user);
@@ -136,9 +132,7 @@ struct SubmitJob {
 };
 
 enum class ActionKind : unsigned char { cancel, suspend, resume, restart, scale, remove, rerun };
-constexpr ActionKind enum_last(ActionKind) {
-  return ActionKind::rerun;
-}
+constexpr ActionKind enum_last(ActionKind) { return ActionKind::rerun; }
 struct JobAction {
   ActionKind kind = ActionKind::cancel;
   JobId job = 0;
@@ -176,7 +170,7 @@ struct BeginGeneration {
   std::vector<TaskPlacement> placements;
   std::optional<job::Restore> restore;
   std::string restore_digest;
-  std::string message;  // "no checkpoint yet: from scratch", ...
+  std::string message;              // "no checkpoint yet: from scratch", ...
   std::uint64_t restore_place = 0;  // place of the files that were verified (transfer/checkpoint.h)
   // Roles that begin with fewer tasks than wanted, with their number; all others begin with all tasks. (extend: empty.)
   std::map<std::string, std::uint32_t> sizes;
@@ -197,7 +191,7 @@ using job::TaskObservation;
 
 // What a host observed of its tasks. Fenced: an observation of another generation than the job's newest changes
 // nothing. A report is sent again until it is applied; `life` and `sequence` identify a repetition.
-struct Report {
+struct HostReport {
   NodeId node;
   std::vector<TaskObservation> tasks;
   std::uint64_t life = 0;      // of the host's agent; 0: the report has no number
@@ -237,7 +231,7 @@ struct HostLost {
 // A user's order to give a host no new tasks and to move its tasks elsewhere (on), or to end that. Repeating it is no error.
 struct DrainHost {
   NodeId node;
-  std::string name;    // for people
+  std::string name;  // for people
   std::string reason, by;
   bool on = true;
   Duration within{0};  // after this time, what has not moved is ended; 0: never

@@ -48,8 +48,7 @@ class Council {
 
   bool alone() const {
     if (voters_.size() != 1) return false;
-    return std::none_of(learners().begin(), learners().end(),
-                        [this](const MemberId& id) { return has_log(id); });
+    return std::none_of(learners().begin(), learners().end(), [this](const MemberId& id) { return has_log(id); });
   }
 
  private:
@@ -78,9 +77,7 @@ class Council {
     return at == followers_.end() ? Duration{} : at->second->silent;  // it was not asked yet
   }
   bool heard(const MemberId& id) const { return silent(id) <= options_.heard_within; }
-  bool gone(const CouncilMember& known) const {
-    return known.state == State::down || known.state == State::dead;
-  }
+  bool gone(const CouncilMember& known) const { return known.state == State::down || known.state == State::dead; }
   // The member counts towards the majority: it answers, and nobody saw it die (a new leader has not had time to notice silence).
   bool there(const MemberId& id) const {
     const CouncilMember* known = member(id);
@@ -105,8 +102,7 @@ class Council {
   }
   bool has_log(const MemberId& id) const {
     const auto at = followers_.find(id);
-    return at != followers_.end() && heard(id) && at->second->match > 0 &&
-           at->second->match + options_.caught_up_lag >= view_.last_index;
+    return at != followers_.end() && heard(id) && at->second->match > 0 && at->second->match + options_.caught_up_lag >= view_.last_index;
   }
   bool full() const { return learners().size() >= wire::kMostLearners; }
   bool busy(const MemberId& id) const {
@@ -167,8 +163,7 @@ class Council {
     const MemberId* heir = nullptr;
     for (const MemberId& other : voters_) {
       if (other == id || !there(other)) continue;
-      if (heir == nullptr || std::pair(fault(*heir), rank(other)) < std::pair(fault(other), rank(*heir)))
-        heir = &other;
+      if (heir == nullptr || std::pair(fault(*heir), rank(other)) < std::pair(fault(other), rank(*heir))) heir = &other;
     }
     if (heir == nullptr) return std::nullopt;
     return CouncilStep{Act::transfer, {}, *heir, std::move(why), now_ + options_.look_while_busy};
@@ -181,8 +176,7 @@ class Council {
     return best;
   }
   std::size_t count_ready() const {
-    return static_cast<std::size_t>(std::count_if(learners().begin(), learners().end(),
-                                                  [this](const MemberId& id) { return ready(id); }));
+    return static_cast<std::size_t>(std::count_if(learners().begin(), learners().end(), [this](const MemberId& id) { return ready(id); }));
   }
 
   // Sees that `wanted` learners have caught up.
@@ -203,9 +197,7 @@ class Council {
     for (const auto& [id, known] : members_)
       if (eligible(id) && !view_.configuration.has(id) && (!best || rank(id) < rank(*best))) best = id;
     if (!best) return wait(purpose + ": waits for another member that is alive and may vote");
-    if (full())
-      return useless == nullptr ? wait(purpose)
-                                : change(ChangeKind::remove, *useless, purpose + ": room for others");
+    if (full()) return useless == nullptr ? wait(purpose) : change(ChangeKind::remove, *useless, purpose + ": room for others");
     return change(ChangeKind::add_learner, *best, purpose);
   }
 
@@ -225,9 +217,8 @@ class Council {
       const Fault why = fault(id);
       return std::tuple(why, why == Fault::none && id == view_.self, there(id));
     };
-    std::sort(order.begin(), order.end(), [&](const MemberId& a, const MemberId& b) {
-      return std::pair(urgency(a), rank(b)) < std::pair(urgency(b), rank(a));
-    });
+    std::sort(order.begin(), order.end(),
+              [&](const MemberId& a, const MemberId& b) { return std::pair(urgency(a), rank(b)) < std::pair(urgency(b), rank(a)); });
     const std::string purpose = "council of " + std::to_string(target_);
     for (const MemberId& id : order)
       if (auto step = dismiss(id, departure(id), purpose)) return *step;
@@ -245,8 +236,7 @@ class Council {
     const std::string purpose = "another in the place of " + name(order.front().second);
     if (count_ready() == 0) return prepare(1, purpose);
     for (const auto& [why, id] : order) {
-      if (there(id) && voters_.size() < wire::kMostVoters)
-        return change(ChangeKind::promote, *best_ready(), "in the place of " + name(id));
+      if (there(id) && voters_.size() < wire::kMostVoters) return change(ChangeKind::promote, *best_ready(), "in the place of " + name(id));
       if (auto step = dismiss(id, departure(id), "to be replaced")) return step;
     }
     return wait(purpose + ": waits until a majority is left without it");
@@ -263,8 +253,7 @@ class Council {
     const auto idle = least_of_use();
     if (needs && idle) return change(ChangeKind::remove, *idle, purpose + ": room for others");
     if (!other) return std::nullopt;
-    if (learners().size() < options_.standing_learners)
-      return change(ChangeKind::add_learner, *best_outside(), purpose);
+    if (learners().size() < options_.standing_learners) return change(ChangeKind::add_learner, *best_outside(), purpose);
     if (idle && fault(*idle) == Fault::lost) return change(ChangeKind::remove, *idle, purpose + ": room for others");
     return std::nullopt;
   }
@@ -294,16 +283,12 @@ class Council {
 
 }  // namespace
 
-std::uint32_t council_size(std::size_t members) {
-  return members < kThreeFrom ? 1 : members < kFiveFrom ? 3 : 5;
-}
+std::uint32_t council_size(std::size_t members) { return members < kThreeFrom ? 1 : members < kFiveFrom ? 3 : 5; }
 
 CouncilStep next_council_step(const CouncilView& view, Instant now, const CouncilOptions& options) {
   return Council(view, now, options).next();
 }
 
-bool one_disk_holds_everything(const CouncilView& view, const CouncilOptions& options) {
-  return Council(view, Instant{}, options).alone();
-}
+bool one_disk_holds_everything(const CouncilView& view, const CouncilOptions& options) { return Council(view, Instant{}, options).alone(); }
 
 }  // namespace dtrain::cluster

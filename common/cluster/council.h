@@ -32,7 +32,7 @@ struct CouncilOptions {
   Duration replace_after = 5min;
   Duration heard_within = 3s;        // a member that was silent for longer counts as absent
   Duration proven_after = 1min;      // members that have been alive for so long are preferred
-  std::uint64_t caught_up_lag = 16;  // entries behind the leader; raft::Options::promote_lag
+  std::uint64_t caught_up_lag = 16;  // entries behind the leader; raft::RaftOptions::promote_lag
   // Learners beyond this number are added only if they need a copy: each hears the leader twice a second.
   std::size_t standing_learners = 16;
   Duration look_while_busy = 200ms;  // until the next look while something is awaited
@@ -45,8 +45,8 @@ struct CouncilMember {
   std::string name;
   std::string zone;  // its label; "": none
   State state{};
-  Instant since{};     // since when it is in that state
-  bool never = false;  // `council: never`
+  Instant since{};       // since when it is in that state
+  bool never = false;    // `council: never`
   bool busy = false;     // it needs a copy: it has tasks that have not ended, or must learn that it was counted as lost
   bool too_old = false;  // its program cannot read the log: it gets no copy, and cannot use one that it has
 };

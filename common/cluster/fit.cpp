@@ -31,16 +31,11 @@ void Fit::exclude(const Capacity& hosts) {
   const job::RoleSpec& role = *demand_->role;
   for (HostNumber h = 0; h < hosts.size(); ++h) {
     const HostCapacity& host = hosts.host(h);
-    if (!host.schedulable)
-      exclusions_[h] = Exclusion::cordoned;
-    else if (demand_->refused != nullptr && demand_->refused->contains(host.id))
-      exclusions_[h] = Exclusion::refused;
-    else if (!role.node_selector.empty() && !has_labels(host, role.node_selector))
-      exclusions_[h] = Exclusion::selector;
-    else if (role.avoid_gpu_hosts == job::AvoidGpuHosts::require && !host.gpus.empty())
-      exclusions_[h] = Exclusion::has_gpus;
-    else if (!hosts.takes_tasks(h))
-      exclusions_[h] = Exclusion::no_copy;
+    if (!host.schedulable) exclusions_[h] = Exclusion::cordoned;
+    else if (demand_->refused != nullptr && demand_->refused->contains(host.id)) exclusions_[h] = Exclusion::refused;
+    else if (!role.node_selector.empty() && !has_labels(host, role.node_selector)) exclusions_[h] = Exclusion::selector;
+    else if (role.avoid_gpu_hosts == job::AvoidGpuHosts::require && !host.gpus.empty()) exclusions_[h] = Exclusion::has_gpus;
+    else if (!hosts.takes_tasks(h)) exclusions_[h] = Exclusion::no_copy;
   }
 }
 
@@ -67,8 +62,7 @@ std::uint32_t Fit::slots(const Capacity& now, HostNumber h) const {
   const job::Resources& each = demand_->role->resources;
   const Room& room = now.room(h);
   std::uint64_t most = std::min(times(room.cpu_millis, each.cpu_millis), times(room.memory_bytes, each.memory_bytes));
-  if (each.gpus > 0)
-    most = std::min<std::uint64_t>(most, static_cast<std::uint32_t>(std::popcount(gpus(now, h))) / each.gpus);
+  if (each.gpus > 0) most = std::min<std::uint64_t>(most, static_cast<std::uint32_t>(std::popcount(gpus(now, h))) / each.gpus);
   if (with_ports_) most = std::min(most, times(now.free_ports(h), 1));
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kSlotsCounted));
 }

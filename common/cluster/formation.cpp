@@ -21,22 +21,19 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 Error cannot_form(const std::string& cause) {
-  return {
-      ErrorCode::invalid, "could not form a cluster: " + cause,
-      "name the same founders in `join` on all of them, this machine included, and their number in `expect`"};
+  return {ErrorCode::invalid, "could not form a cluster: " + cause,
+          "name the same founders in `join` on all of them, this machine included, and their number in `expect`"};
 }
 
 }  // namespace
 
-Status check_founders(const std::vector<std::string>& founders, const std::string& name,
-                      std::uint32_t expect) {
+Status check_founders(const std::vector<std::string>& founders, const std::string& name, std::uint32_t expect) {
   const std::set<std::string> distinct(founders.begin(), founders.end());
   if (distinct.size() != founders.size()) return fail(cannot_form("a founder is named twice"));
   if (distinct.size() > wire::kMostFounders)
     return fail(cannot_form("more than " + std::to_string(wire::kMostFounders) + " founders are named"));
   if (expect != 0 && expect != distinct.size())
-    return fail(cannot_form("`expect` is " + std::to_string(expect) + ", and " +
-                            std::to_string(distinct.size()) + " founders are named"));
+    return fail(cannot_form("`expect` is " + std::to_string(expect) + ", and " + std::to_string(distinct.size()) + " founders are named"));
   if (!distinct.contains(name)) return fail(cannot_form("'" + name + "' is not among the founders"));
   for (const std::string& one : distinct)
     if (one.empty() || one.size() > kNameBytes ||
@@ -45,24 +42,19 @@ Status check_founders(const std::vector<std::string>& founders, const std::strin
   return {};
 }
 
-std::string Record::encode() const {
-  return wire::encode(*this);
-}
+std::string Record::encode() const { return wire::encode(*this); }
 
 Result<Record> Record::decode(std::string_view bytes) {
   auto record = wire::decode<Record>(bytes);
   if (!record) return record;
-  bool good = record->withdrawn.size() <= wire::kMostWithdrawn &&
-              !(record->started && record->promise.none()) && wire::defect(record->promise) == nullptr;
-  for (Founding& founding : record->withdrawn)
-    good = good && !founding.none() && wire::defect(founding) == nullptr;
+  bool good = record->withdrawn.size() <= wire::kMostWithdrawn && !(record->started && record->promise.none()) &&
+              wire::defect(record->promise) == nullptr;
+  for (Founding& founding : record->withdrawn) good = good && !founding.none() && wire::defect(founding) == nullptr;
   if (!good) return fail(ErrorCode::damaged, "could not read the record of formation: it contradicts itself");
   return record;
 }
 
-raft::History history_of(const Founding& founding) {
-  return {1, founding.cluster};
-}
+raft::History history_of(const Founding& founding) { return {1, founding.cluster}; }
 
 raft::Configuration configuration_of(const Founding& founding) {
   raft::Configuration configuration;
@@ -75,7 +67,7 @@ raft::Configuration configuration_of(const Founding& founding) {
   return configuration;
 }
 
-Formation::Formation(Self self, Options options, Rng rng)
+Formation::Formation(Self self, FormationOptions options, Rng rng)
     : id_(self.id),
       names_(std::move(self.founders)),
       record_(std::move(self.record)),
@@ -153,9 +145,9 @@ void Formation::act(const Received& received) {
     return;
   }
   for (const MemberId& cluster : report.withdrawn) {
-    const bool ours = cluster == record_.promise.cluster ||
-                      std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(),
-                                  [&](const Founding& founding) { return founding.cluster == cluster; });
+    const bool ours =
+        cluster == record_.promise.cluster || std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(),
+                                                          [&](const Founding& founding) { return founding.cluster == cluster; });
     if (ours) withdrawn_by_[cluster].insert(received.sender);
   }
   Peer& peer = peers_[report.seat];
@@ -196,27 +188,20 @@ void Formation::commit(std::optional<Founding> begin, bool abandon) {
 
 Status Formation::form_without(const std::vector<std::string>& names) {
   const std::string what = "could not form a cluster without " + joined(names);
-  if (!cluster_.none())
-    return fail(ErrorCode::refused,
-                what + ": this machine belongs to cluster " + cluster_.text().substr(0, 8));
+  if (!cluster_.none()) return fail(ErrorCode::refused, what + ": this machine belongs to cluster " + cluster_.text().substr(0, 8));
   std::set<Seat> seats;
   for (const std::string& name : names) {
     const auto at = std::find(names_.begin(), names_.end(), name);
-    if (at == names_.end())
-      return fail(ErrorCode::not_found, what + ": '" + name + "' is no founder",
-                  "the founders are " + founders_);
+    if (at == names_.end()) return fail(ErrorCode::not_found, what + ": '" + name + "' is no founder", "the founders are " + founders_);
     const auto seat = static_cast<Seat>(at - names_.begin());
     if (seat == seat_) return fail(ErrorCode::invalid, what + ": that is this machine");
     if (fresh(seat)) return fail(ErrorCode::refused, what + ": it is there", "wait; `status` says for what");
     seats.insert(seat);
   }
-  if (seats.empty())
-    return fail(ErrorCode::invalid, "could not form a cluster: no founder was named to go without");
+  if (seats.empty()) return fail(ErrorCode::invalid, "could not form a cluster: no founder was named to go without");
   if ((names_.size() - seats.size()) * 2 <= names_.size() && with(Rule::majority_without))
-    return fail(
-        ErrorCode::refused,
-        what + ": the others are no majority of the " + std::to_string(names_.size()) + " founders",
-        "bring one of them up, or begin a new cluster with --found on one machine that shall have no others");
+    return fail(ErrorCode::refused, what + ": the others are no majority of the " + std::to_string(names_.size()) + " founders",
+                "bring one of them up, or begin a new cluster with --found on one machine that shall have no others");
   own_wish_.assign(seats.begin(), seats.end());
   next_ask_ = now_;
   return {};

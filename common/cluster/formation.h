@@ -41,9 +41,9 @@ using wire::FormationReport;
 using wire::Founder;
 using wire::Founding;
 
-struct Options {
+struct FormationOptions {
   Duration ask_every = 500ms;
-  Duration fresh = 2s;      // a founder that did not answer for so long counts as unreachable
+  Duration fresh = 2s;       // a founder that did not answer for so long counts as unreachable
   BrokenRule broken_rule{};  // --break. Empty in production
 };
 
@@ -65,15 +65,13 @@ struct Record {
 
 struct Self {
   MemberId id;
-  std::vector<std::string>
-      founders;      // the founders' names as `join` has them, the same on all machines; check_founders()
-  std::string name;  // this machine's name among them
+  std::vector<std::string> founders;  // the founders' names as `join` has them, the same on all machines; check_founders()
+  std::string name;                   // this machine's name among them
   Record record;
   MemberId cluster;  // the cluster that this machine already belongs to; it then only answers
 };
 // Checks the founders' names. `expect`: 0: not given.
-Status check_founders(const std::vector<std::string>& founders, const std::string& name,
-                      std::uint32_t expect);
+Status check_founders(const std::vector<std::string>& founders, const std::string& name, std::uint32_t expect);
 
 // ---- what happened
 struct Tick {};  // deadline() was reached
@@ -125,7 +123,7 @@ struct Counters {
 class Formation {
  public:
   // check_founders() must hold.
-  Formation(Self self, Options options, Rng rng);
+  Formation(Self self, FormationOptions options, Rng rng);
 
   // Never blocks, never throws. The first call starts the core at `now`. Appends to `out`.
   void step(Instant now, const Input& input, Outputs& out);
@@ -195,7 +193,7 @@ class Formation {
   Seat seat_ = 0;
   Record record_;
   MemberId cluster_;
-  Options options_;
+  FormationOptions options_;
   Rules rules_;
   Rng rng_;
   Counters counters_;

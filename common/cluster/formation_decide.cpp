@@ -8,27 +8,20 @@ namespace dtrain::cluster::formation {
 
 namespace {
 
-std::size_t majority(std::size_t of) {
-  return of / 2 + 1;
-}
+std::size_t majority(std::size_t of) { return of / 2 + 1; }
 
 Seat seat_of(const Founding& founding, const MemberId& id) {
-  const auto at = std::find_if(founding.members.begin(), founding.members.end(),
-                               [&](const Founder& founder) { return founder.id == id; });
+  const auto at = std::find_if(founding.members.begin(), founding.members.end(), [&](const Founder& founder) { return founder.id == id; });
   return at == founding.members.end() ? Seat{} : at->seat;
 }
 
-bool lists(const std::vector<MemberId>& ids, const MemberId& id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
+bool lists(const std::vector<MemberId>& ids, const MemberId& id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
 }  // namespace
 
 // ---------------------------------------------------------------- who is there
 
-bool Formation::fresh(Seat seat) const {
-  return seat == seat_ || (peers_[seat].answers && now_ - peers_[seat].heard <= options_.fresh);
-}
+bool Formation::fresh(Seat seat) const { return seat == seat_ || (peers_[seat].answers && now_ - peers_[seat].heard <= options_.fresh); }
 
 // This founder's own wish, or else that of the smallest id that has one. It lapses when a founder that it leaves out
 // appears after all.
@@ -87,13 +80,11 @@ std::optional<Join> Formation::cluster_to_join() const {
 // ---------------------------------------------------------------- decisions
 
 void Formation::decide() {
-  if (std::any_of(own_wish_.begin(), own_wish_.end(), [this](Seat seat) { return fresh(seat); }))
-    own_wish_.clear();
+  if (std::any_of(own_wish_.begin(), own_wish_.end(), [this](Seat seat) { return fresh(seat); })) own_wish_.clear();
   if (record_.started && !established_) {
     // A founder that withdrew never takes part, so most voters of this founding never will, and nothing was ever
     // committed in its log.
-    const bool given_up = with(Rule::abandoned_by_majority) ? is_void(record_.promise)
-                                                            : withdrawn_by_.contains(record_.promise.cluster);
+    const bool given_up = with(Rule::abandoned_by_majority) ? is_void(record_.promise) : withdrawn_by_.contains(record_.promise.cluster);
     if (given_up) abandon();
   }
   if (!cluster_.none() || persisting_) return;
@@ -120,12 +111,9 @@ bool Formation::may_begin() const {
   std::size_t promised = 0;
   for (const Founder& founder : founding.members) {
     const Peer& peer = peers_[founder.seat];
-    if (founder.id == id_ ||
-        (fresh(founder.seat) && peer.holder == founder.id && peer.report.promise == founding))
-      ++promised;
+    if (founder.id == id_ || (fresh(founder.seat) && peer.holder == founder.id && peer.report.promise == founding)) ++promised;
   }
-  const std::size_t needed =
-      with(Rule::all_promised) ? founding.members.size() : majority(founding.members.size());
+  const std::size_t needed = with(Rule::all_promised) ? founding.members.size() : majority(founding.members.size());
   return promised >= needed;
 }
 
@@ -165,8 +153,7 @@ bool Formation::proposer_withdraws() const {
   return std::any_of(seats.begin(), seats.end(), [&](Seat seat) {
     if (seat == seat_) return false;
     const FormationReport& report = peers_[seat].report;
-    return lists(report.withdrawn, founding.cluster) ||
-           (!report.promise.none() && report.promise != founding);
+    return lists(report.withdrawn, founding.cluster) || (!report.promise.none() && report.promise != founding);
   });
 }
 
@@ -187,8 +174,8 @@ bool Formation::follower_withdraws() const {
 // Counts only the voters' own withdrawals: a founder whose disk is lost may have begun.
 bool Formation::is_void(const Founding& founding) const {
   const auto known = withdrawn_by_.find(founding.cluster);
-  const bool own = std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(),
-                               [&](const Founding& one) { return one.cluster == founding.cluster; });
+  const bool own =
+      std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(), [&](const Founding& one) { return one.cluster == founding.cluster; });
   std::size_t withdrew = 0;
   const auto voters = configuration_of(founding).voters;
   for (const MemberId& voter : voters)
@@ -198,22 +185,20 @@ bool Formation::is_void(const Founding& founding) const {
 
 bool Formation::all_void() const {
   return !with(Rule::void_before_without) ||
-         std::all_of(record_.withdrawn.begin(), record_.withdrawn.end(),
-                     [this](const Founding& one) { return is_void(one); });
+         std::all_of(record_.withdrawn.begin(), record_.withdrawn.end(), [this](const Founding& one) { return is_void(one); });
 }
 
 bool Formation::acceptable(const Founding& founding, const MemberId& proposer) const {
   if (founding.none() || founding.proposer != proposer) return false;
   const bool full = founding.members.size() == peers_.size();
   if (founding.members.back().seat >= peers_.size()) return false;
-  const bool named =
-      std::any_of(founding.members.begin(), founding.members.end(), [this](const Founder& founder) {
-        return founder.seat == seat_ && (founder.id == id_ || !with(Rule::founder_by_id));
-      });
+  const bool named = std::any_of(founding.members.begin(), founding.members.end(), [this](const Founder& founder) {
+    return founder.seat == seat_ && (founder.id == id_ || !with(Rule::founder_by_id));
+  });
   if (!named) return false;
   if (founding.members.size() * 2 <= peers_.size() && with(Rule::majority_without)) return false;
-  const bool given_up = std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(),
-                                    [&](const Founding& one) { return one.cluster == founding.cluster; });
+  const bool given_up =
+      std::any_of(record_.withdrawn.begin(), record_.withdrawn.end(), [&](const Founding& one) { return one.cluster == founding.cluster; });
   if (given_up && with(Rule::withdrawn_is_final)) return false;
   return full || all_void();
 }

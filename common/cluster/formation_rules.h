@@ -21,9 +21,7 @@ enum class Rule : std::uint8_t {
   void_before_without,    // it is promised only when earlier promises can never have a majority
   abandoned_by_majority,  // a log that has begun is given up only when most of its voters will never take part
 };
-constexpr Rule enum_last(Rule) {
-  return Rule::abandoned_by_majority;
-}
+constexpr Rule enum_last(Rule) { return Rule::abandoned_by_majority; }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above
 using Rules = BreakableRules<Rule>;

@@ -41,8 +41,7 @@ std::uint64_t lowest(std::uint64_t from, std::uint32_t count) {
 
 std::uint32_t count_of(std::uint64_t gpus) { return static_cast<std::uint32_t>(std::popcount(gpus)); }
 
-std::uint64_t choose(const HostCapacity& host, By by, std::uint64_t free, std::uint32_t want, std::uint32_t in_all,
-                     std::uint64_t beside) {
+std::uint64_t choose(const HostCapacity& host, By by, std::uint64_t free, std::uint32_t want, std::uint32_t in_all, std::uint64_t beside) {
   const std::vector<Cell> all = cells(host, by);
   const bool several = in_all > 1;
   std::uint64_t taken = 0;
@@ -60,8 +59,7 @@ std::uint64_t choose(const HostCapacity& host, By by, std::uint64_t free, std::u
       if (c.count(left) > 0 && (best == nullptr || rank(c) < rank(*best))) best = &c;
     const std::uint64_t in_best = left & best->gpus;
     const std::uint32_t from_best = std::min(want, count_of(in_best));
-    const std::uint64_t here =
-        by == By::link ? choose(host, By::numa, in_best, from_best, in_all, beside) : lowest(in_best, from_best);
+    const std::uint64_t here = by == By::link ? choose(host, By::numa, in_best, from_best, in_all, beside) : lowest(in_best, from_best);
     want -= count_of(here);
     in_all -= std::min(in_all, count_of(here));
     taken |= here;
@@ -71,8 +69,7 @@ std::uint64_t choose(const HostCapacity& host, By by, std::uint64_t free, std::u
 
 }  // namespace
 
-std::uint64_t choose_gpus(const HostCapacity& host, std::uint64_t free, std::uint32_t want, std::uint32_t in_all,
-                          std::uint64_t beside) {
+std::uint64_t choose_gpus(const HostCapacity& host, std::uint64_t free, std::uint32_t want, std::uint32_t in_all, std::uint64_t beside) {
   return choose(host, By::link, free, want, in_all, beside);
 }
 

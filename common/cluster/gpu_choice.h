@@ -16,8 +16,7 @@ namespace dtrain::cluster {
 // that the job is on, then a link group for several GPUs and no group for a single one, then the one with the fewest
 // free. If none holds `want`, those with the most free are taken one after the other, so that they are as few as
 // possible. Within a NUMA node the lowest numbers are taken.
-std::uint64_t choose_gpus(const HostCapacity& host, std::uint64_t free, std::uint32_t want, std::uint32_t in_all,
-                          std::uint64_t beside);
+std::uint64_t choose_gpus(const HostCapacity& host, std::uint64_t free, std::uint32_t want, std::uint32_t in_all, std::uint64_t beside);
 
 // The largest number of GPUs in `free` that lie in one link group or on one NUMA node.
 std::uint32_t most_together(const HostCapacity& host, std::uint64_t free);

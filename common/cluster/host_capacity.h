@@ -25,7 +25,7 @@ struct HostCapacity {
     std::uint32_t index = 0;
     std::string model;
     bool free = true;
-    std::int32_t numa = -1;  // -1: not known, and all such count as near each other
+    std::int32_t numa = -1;   // -1: not known, and all such count as near each other
     std::int32_t group = -1;  // number of the set that NVLink or XGMI joins; -1: none
   };
   std::vector<Gpu> gpus;  // healthy ones

@@ -16,10 +16,8 @@ void JobTransition::set_size(const std::string& role, std::uint32_t size, std::u
                        {"replicas", std::to_string(size)},
                        {"wanted", std::to_string(whole)}});
   replicas = size;
-  if (size < whole)
-    job_.shrunk[role] = whole;
-  else
-    job_.shrunk.erase(role);
+  if (size < whole) job_.shrunk[role] = whole;
+  else job_.shrunk.erase(role);
 }
 
 void JobTransition::resize(const Sizes& sizes) {

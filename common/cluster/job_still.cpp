@@ -28,10 +28,8 @@ void JobTransition::stood_still(TaskRecord& task, const TaskObservation& seen) {
   if (seen.stood_still <= task.stood_still) return;
   const Duration from = ledger_.state_.elapsed - (seen.stood_still - task.stood_still);
   task.stood_still = seen.stood_still;
-  if (job_.still_since)
-    job_.still_since = std::min(*job_.still_since, std::max(from, job_.still_to));
-  else
-    credit_still(from);
+  if (job_.still_since) job_.still_since = std::min(*job_.still_since, std::max(from, job_.still_to));
+  else credit_still(from);
 }
 
 void JobTransition::watch_still() {

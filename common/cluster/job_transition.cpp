@@ -18,16 +18,13 @@ bool counts_as_running(const JobRecord& job, const TaskRecord& t) {
 
 }  // namespace
 
-std::uint64_t jitter_seed(const JobRecord& job) {
-  return job.id * 1'000'003 + job.restarts + job.stage_failures;
-}
+std::uint64_t jitter_seed(const JobRecord& job) { return job.id * 1'000'003 + job.restarts + job.stage_failures; }
 
-void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason,
-                               std::vector<EventField> details) {
+void JobTransition::task_event(const TaskRecord& task, std::string type, std::string reason, std::vector<EventField> details) {
   details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
   details.insert(details.begin(), {"task", job_.spec.name + "/" + task.place.task.text()});
-  ledger_.add_event(wall_, job_.id, "task." + std::move(type), job_.spec.name + "/" + task.place.task.text(),
-                    std::move(reason), std::move(details));
+  ledger_.add_event(wall_, job_.id, "task." + std::move(type), job_.spec.name + "/" + task.place.task.text(), std::move(reason),
+                    std::move(details));
 }
 
 void JobTransition::set_state(JobState state, std::string reason, std::vector<EventField> details) {
@@ -35,19 +32,15 @@ void JobTransition::set_state(JobState state, std::string reason, std::vector<Ev
   job_.reason = reason;
   if (job_.state == state && !job_.passed.empty()) return;
   job_.state = state;
-  if (std::find(job_.passed.begin(), job_.passed.end(), state) == job_.passed.end())
-    job_.passed.push_back(state);
+  if (std::find(job_.passed.begin(), job_.passed.end(), state) == job_.passed.end()) job_.passed.push_back(state);
   for (auto& c : job_.conditions) c.status = false;
   const auto same = [&](const Condition& c) { return c.type == state; };
-  if (auto it = std::find_if(job_.conditions.begin(), job_.conditions.end(), same);
-      it != job_.conditions.end())
+  if (auto it = std::find_if(job_.conditions.begin(), job_.conditions.end(), same); it != job_.conditions.end())
     *it = {state, true, wall_, reason};
-  else
-    job_.conditions.push_back({state, true, wall_, reason});
+  else job_.conditions.push_back({state, true, wall_, reason});
   details.insert(details.begin(), {"generation", std::to_string(job_.generation)});
   details.insert(details.begin(), {"job", job_.spec.name});
-  ledger_.add_event(wall_, job_.id, "job." + std::string(to_string(state)), job_.spec.name, std::move(reason),
-                    std::move(details));
+  ledger_.add_event(wall_, job_.id, "job." + std::string(to_string(state)), job_.spec.name, std::move(reason), std::move(details));
 }
 
 void JobTransition::begin_run() {
@@ -90,8 +83,7 @@ void JobTransition::finish(JobState state, std::string reason, bool force_end) {
   job_.halt = Halt::none;
   job_.graceful = true;
   job_.leave_running = !force_end && job_.spec.policy.clean_pod_policy == job::CleanPodPolicy::none;
-  for (auto& [id, t] : job_.tasks)
-    t.left_running = job_.leave_running && (t.state == TaskState::running || t.state == TaskState::starting);
+  for (auto& [id, t] : job_.tasks) t.left_running = job_.leave_running && (t.state == TaskState::running || t.state == TaskState::starting);
   job_.refused_by.clear();
   job_.finished = wall_;
   job_.finished_elapsed = ledger_.state_.elapsed;
@@ -128,22 +120,19 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   cut(task.exit->cause, limits::kReasonBytes);
   task.exit_attempt = seen.exit_attempt;
   // After a halt began no exit counts, neither against a budget nor as the first fault.
-  const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none ||
-                       seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt;
+  const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none || seen.exit_attempt == task.restart_attempt ||
+                       seen.exit_attempt == task.spared_attempt;
   if (ordered || seen.exit->success()) return;
   const Duration now = ledger_.state_.elapsed;
   const auto& policy = job_.spec.policy;
-  const bool healthy =
-      task.reached_running && now - task.started_elapsed >= policy.restart_backoff.reset_after;
+  const bool healthy = task.reached_running && now - task.started_elapsed >= policy.restart_backoff.reset_after;
   task.consecutive_failures = healthy ? 1 : task.consecutive_failures + 1;
   const auto expired = [&](Duration at) { return now - at > policy.failure_threshold.within; };
   std::erase_if(task.failures, expired);
   task.failures.push_back(now);
   const std::size_t keep = std::max<std::size_t>(policy.failure_threshold.count, 1);
   if (task.failures.size() > keep) task.failures.erase(task.failures.begin());
-  if (!job_.first_fault)
-    job_.first_fault =
-        Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
+  if (!job_.first_fault) job_.first_fault = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name) {
@@ -173,41 +162,26 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   if (seen.state == TaskState::running) task.reached_running = true;
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none;
   // While a rerun waits for the end of the last run's tasks, nothing that they do completes the new run.
-  if (seen.state == TaskState::succeeded && !seen.on_request && job_.halt != Halt::rerun &&
-      ledger_.broken_rule != "completion-durable")
+  if (seen.state == TaskState::succeeded && !seen.on_request && job_.halt != Halt::rerun && ledger_.broken_rule != "completion-durable")
     task.completed = true;
 
   std::vector<EventField> details{{"attempt", std::to_string(task.attempt)}};
   const std::string exit_text = seen.exit ? job::describe(*seen.exit) : std::string();
   if (!exit_text.empty()) details.push_back({"exit", exit_text});
-  if (task.state != before ||
-      (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
+  if (task.state != before || (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
     switch (task.state) {
       case TaskState::running:
         details.push_back({"node", node_name});
         details.push_back({"pid", std::to_string(task.pid)});
-        if (before == TaskState::frozen)
-          task_event(task, "thawed", "");
-        else
-          task_event(task, "running", seen.reason, std::move(details));
+        if (before == TaskState::frozen) task_event(task, "thawed", "");
+        else task_event(task, "running", seen.reason, std::move(details));
         break;
-      case TaskState::frozen:
-        task_event(task, "frozen", seen.reason, std::move(details));
-        break;
-      case TaskState::backoff:
-        task_event(task, "backoff", seen.reason, std::move(details));
-        break;
-      case TaskState::stopping:
-        task_event(task, "stopping", seen.reason, std::move(details));
-        break;
-      case TaskState::succeeded:
-        task_event(task, "succeeded", "", std::move(details));
-        break;
-      case TaskState::failed:
-        task_event(task, "failed", seen.reason, std::move(details));
-        break;
-      default:
-        break;
+      case TaskState::frozen: task_event(task, "frozen", seen.reason, std::move(details)); break;
+      case TaskState::backoff: task_event(task, "backoff", seen.reason, std::move(details)); break;
+      case TaskState::stopping: task_event(task, "stopping", seen.reason, std::move(details)); break;
+      case TaskState::succeeded: task_event(task, "succeeded", "", std::move(details)); break;
+      case TaskState::failed: task_event(task, "failed", seen.reason, std::move(details)); break;
+      default: break;
     }
   }
   if (seen.state == TaskState::backoff && !task.moving && job_.goal == Goal::run && job_.halt == Halt::none) grant_restart(task, seen);
@@ -217,21 +191,18 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   const bool goes_elsewhere = job_.goal == Goal::run && (job_.halt == Halt::none || job_.halt == Halt::replace);
   if (seen.stage_failed && goes_elsewhere) note_refusal(task.place.node, seen);
   if (ordered) return;
-  if (seen.stage_failed)
-    stage_failed(task, seen);
-  else
-    task_failed(task, seen);
+  if (seen.stage_failed) stage_failed(task, seen);
+  else task_failed(task, seen);
 }
 
 void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   if (job_.evaluators_until || job_.doubted) return;  // it has succeeded, but for roles that it waits for; or its end is already decided
   const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
-  const std::string cause =
-      task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
+  const std::string cause = task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
   // A task that its host gave up because of a failure that counts in no budget goes on by a recovery, too.
   const bool spared = seen.exit && task.spared_attempt == seen.exit_attempt;
-  const bool retry = (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit &&
-                     job::may_restart(role.restart_policy, *seen.exit);
+  const bool retry =
+      (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit && job::may_restart(role.restart_policy, *seen.exit);
   if (retry) {
     const auto& threshold = job_.spec.policy.failure_threshold;
     const std::string reason = cause + ": failed " + std::to_string(threshold.count) + " times within the failure threshold's window";
@@ -259,18 +230,15 @@ bool JobTransition::spend_restart(const std::string& cause, bool spared, const T
     return false;
   }
   ++job_.restarts;
-  if (!spared && fault != nullptr && !fault->lost)
-    charge(1);
-  else
-    job_.budget_spent += spared ? 0 : 1;
+  if (!spared && fault != nullptr && !fault->lost) charge(1);
+  else job_.budget_spent += spared ? 0 : 1;
   return true;
 }
 
 void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen) {
   if (!restarts_are_granted(job_) || task.granted_attempt > seen.attempt) return;
   // A user asked for the restart; this also holds if the task had ended by itself before its host heard of that.
-  if (seen.on_request || task.restart_attempt == seen.attempt)
-    ++job_.restarts;
+  if (seen.on_request || task.restart_attempt == seen.attempt) ++job_.restarts;
   else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason),
                           seen.exit && task.spared_attempt == seen.attempt, &task))
     return;
@@ -291,8 +259,8 @@ job::JobSpec JobTransition::as_begun() const {
 // was started. A task under a lease does no harm once the lease is over: it is frozen or has ended.
 bool JobTransition::may_run_twice(const job::JobSpec& begun, const TaskRecord& task, const LostHost& lost) const {
   const TaskId& id = task.place.task;
-  const bool harms = ledger_.state_.version >= 2 ? job::must_not_run_twice(begun, id)
-                                                 : job::is_stateful(begun, id) || job::is_exclusive(begun, id);
+  const bool harms =
+      ledger_.state_.version >= 2 ? job::must_not_run_twice(begun, id) : job::is_stateful(begun, id) || job::is_exclusive(begun, id);
   if (lost.gone || !harms) return false;
   if (!ledger_.heard(task.place.node)) return true;  // the entries that say what it began may be lost
   if (task.lease > 0ns && task.leased <= lost.leases_over) return false;
@@ -388,8 +356,7 @@ JobState JobTransition::running_state() const {
   for (const auto& [id, t] : job_.tasks) {
     if (!wanted(id)) continue;
     all = all && counts_as_running(job_, t);
-    any_started =
-        any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
+    any_started = any_started || t.completed || t.state == TaskState::starting || t.state == TaskState::running;
     any_staging = any_staging || t.state == TaskState::fetching || t.state == TaskState::staged;
     any_again = any_again || t.reached_running;
     if (t.state == TaskState::frozen) return JobState::recovering;
@@ -398,8 +365,7 @@ JobState JobTransition::running_state() const {
   if (all) return JobState::running;
   if (job_.state == JobState::recovering) return JobState::recovering;
   // A gap between Running and Running again is always a restart in place.
-  if (job_.state == JobState::running || (job_.state == JobState::restarting && any_again))
-    return JobState::restarting;
+  if (job_.state == JobState::running || (job_.state == JobState::restarting && any_again)) return JobState::restarting;
   if (any_started || any_again) return JobState::starting;
   if (any_staging) return JobState::staging;
   return JobState::placed;
@@ -419,8 +385,7 @@ void JobTransition::settle() {
   if (job_.goal == Goal::run && may_be_done && !is_final(job_.state) && job_.generation > 0 && !job_.tasks.empty() && check_success() &&
       !waits_for_roles())
     finish(JobState::succeeded, "", false);
-  else if (ended_before_deadline())
-    finish(JobState::failed, "every task ended after the signal before activeDeadlineSeconds", false);
+  else if (ended_before_deadline()) finish(JobState::failed, "every task ended after the signal before activeDeadlineSeconds", false);
   if (job_.generation == 0 || job_.nothing_runs()) job_.waits_for_host.clear();
   watch_state();
   watch_progress();
@@ -452,8 +417,7 @@ void JobTransition::watch_state() {
   if (job_.halt != Halt::none || job_.needs_generation) {
     for (auto& [id, t] : job_.tasks)
       if (stopped && !t.completed && t.state == TaskState::stopping) t.state = TaskState::waiting;
-    if (stopped && job_.halt != Halt::recovery && job_.state != JobState::recovering &&
-        job_.state != JobState::pending)
+    if (stopped && job_.halt != Halt::recovery && job_.state != JobState::recovering && job_.state != JobState::pending)
       set_state(JobState::pending, job_.reason);
     return;
   }

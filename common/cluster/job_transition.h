@@ -59,8 +59,7 @@ class JobTransition {
   void grow(const std::vector<TaskPlacement>& more);
   // Begins a new run of the same job: budgets, completions and the passed list start anew.
   void begin_run();
-  void task_event(const TaskRecord& task, std::string type, std::string reason,
-                  std::vector<EventField> details = {});
+  void task_event(const TaskRecord& task, std::string type, std::string reason, std::vector<EventField> details = {});
 
  private:
   void set_size(const std::string& role, std::uint32_t size, std::uint32_t whole);

@@ -13,8 +13,6 @@ static_assert(std::size(kLeaseRuleNames) == kLastLeaseRule + 1);
 
 }  // namespace
 
-std::span<const std::string_view> rule_names(Rule) {
-  return kLeaseRuleNames;
-}
+std::span<const std::string_view> rule_names(Rule) { return kLeaseRuleNames; }
 
 }  // namespace dtrain::cluster::lease

@@ -16,28 +16,17 @@ constexpr std::size_t kLostHosts = 10'000;
 
 std::string_view to_string(JobState s) {
   switch (s) {
-    case JobState::pending:
-      return "pending";
-    case JobState::placed:
-      return "placed";
-    case JobState::staging:
-      return "staging";
-    case JobState::starting:
-      return "starting";
-    case JobState::running:
-      return "running";
-    case JobState::restarting:
-      return "restarting";
-    case JobState::recovering:
-      return "recovering";
-    case JobState::suspended:
-      return "suspended";
-    case JobState::succeeded:
-      return "succeeded";
-    case JobState::failed:
-      return "failed";
-    case JobState::cancelled:
-      return "cancelled";
+    case JobState::pending: return "pending";
+    case JobState::placed: return "placed";
+    case JobState::staging: return "staging";
+    case JobState::starting: return "starting";
+    case JobState::running: return "running";
+    case JobState::restarting: return "restarting";
+    case JobState::recovering: return "recovering";
+    case JobState::suspended: return "suspended";
+    case JobState::succeeded: return "succeeded";
+    case JobState::failed: return "failed";
+    case JobState::cancelled: return "cancelled";
   }
   return "";
 }
@@ -60,31 +49,21 @@ const JobRecord* Ledger::find(JobId id) const {
 bool Ledger::heard(const NodeId& host) const {
   const std::uint64_t history = history_of(state_.epoch);
   const auto mark = state_.reports.find(host);
-  return history == 0 || (mark != state_.reports.end() && mark->second.history == history) ||
-         broken_rule == "unheard-host-keeps";
+  return history == 0 || (mark != state_.reports.end() && mark->second.history == history) || broken_rule == "unheard-host-keeps";
 }
 
-Duration Ledger::elapsed_at(Instant now) const {
-  return state_.elapsed + std::max<Duration>(now - state_.at, 0ns);
-}
+Duration Ledger::elapsed_at(Instant now) const { return state_.elapsed + std::max<Duration>(now - state_.at, 0ns); }
 
-std::set<JobId> Ledger::take_touched() {
-  return std::exchange(touched_, {});
-}
-std::set<JobId> Ledger::take_signalled() {
-  return std::exchange(signalled_, {});
-}
-std::set<JobId> Ledger::take_forgotten() {
-  return std::exchange(forgotten_, {});
-}
+std::set<JobId> Ledger::take_touched() { return std::exchange(touched_, {}); }
+std::set<JobId> Ledger::take_signalled() { return std::exchange(signalled_, {}); }
+std::set<JobId> Ledger::take_forgotten() { return std::exchange(forgotten_, {}); }
 
 // Users choose the content: paths, names of programs, their output.
 void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
                        std::vector<EventField> details) {
   cut(reason, limits::kReasonBytes);
   for (EventField& detail : details) cut(detail.value, limits::kDetailBytes);
-  events_.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason),
-                     std::move(details)});
+  events_.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason), std::move(details)});
   if (events_.size() > limits::kKeptEvents) events_.pop_front();
 }
 
@@ -114,8 +93,7 @@ Applied Ledger::apply_coordinator(const CoordinatorStarted& c, const Command& co
     state_.recovered = state_.elapsed;
   }
   state_.reports[c.node].history = history_of(state_.epoch);
-  add_event(command.wall, 0, "council.elected", c.node_name, "",
-            {{"node", c.node_name}, {"epoch", std::to_string(command.epoch)}});
+  add_event(command.wall, 0, "council.elected", c.node_name, "", {{"node", c.node_name}, {"epoch", std::to_string(command.epoch)}});
   return {};
 }
 
@@ -154,8 +132,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   const bool current = extend ? c.generation == job.generation && job.halt == Halt::none
                               : c.generation > job.generation && job.needs_generation &&
                                     (job.nothing_runs() || broken_rule == "kill-before-next-generation");
-  if (job.goal != Goal::run || is_final(job.state) || !current)
-    return refused(ErrorCode::refused, "job moved on");
+  if (job.goal != Goal::run || is_final(job.state) || !current) return refused(ErrorCode::refused, "job moved on");
   for (const auto& place : c.placements)
     if (!job.spec.roles.contains(place.task.role))
       return refused(ErrorCode::refused, "could not begin a generation: job has no role " + place.task.role);
@@ -235,8 +212,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
     job.waits_for_host.clear();
     job.reason = c.message;
     if (!job.run_started) job.run_started = state_.elapsed;
-    if (job.state == JobState::pending || job.state == JobState::suspended)
-      transition.set_state(JobState::placed, c.message);
+    if (job.state == JobState::pending || job.state == JobState::suspended) transition.set_state(JobState::placed, c.message);
     if (c.restore)
       add_event(wall, job.id, "checkpoint.restored", job.spec.name, c.message,
                 {{"job", job.spec.name},
@@ -252,7 +228,7 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
   return done(job);
 }
 
-Applied Ledger::apply_report(const Report& c, WallTime wall) {
+Applied Ledger::apply_report(const HostReport& c, WallTime wall) {
   if (c.life != 0) {
     ReportMark& newest = state_.reports[c.node];
     const ReportMark mark{c.life, c.sequence, history_of(state_.epoch)};
@@ -298,8 +274,7 @@ Applied Ledger::apply_report(const Report& c, WallTime wall) {
 
 Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end() || is_final(it->second.state))
-    return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
   JobTransition transition(*this, it->second, wall);
   const bool by_itself = it->second.doubted || it->second.evaluators_until;  // and not by a deadline of the job
   transition.finish(c.state, c.reason, !by_itself);
@@ -311,8 +286,7 @@ Applied Ledger::apply_finish(const FinishJob& c, WallTime wall) {
 
 Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end() || !is_final(it->second.state))
-    return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || !is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
   if (it->second.nothing_runs()) {
     forget(c.job, wall);
     return {};
@@ -327,8 +301,7 @@ Applied Ledger::apply_forget(const ForgetJob& c, WallTime wall) {
 
 Applied Ledger::apply_waits(const JobWaits& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end() || is_final(it->second.state))
-    return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || is_final(it->second.state)) return refused(ErrorCode::refused, "job moved on");
   JobRecord& job = it->second;
   if (!c.for_restore && !job.needs_generation && !lacks_tasks(job)) return refused(ErrorCode::refused, "job moved on");
   if (c.for_restore && !job.restore_waits_since) job.restore_waits_since = state_.elapsed;
@@ -352,9 +325,8 @@ Applied Ledger::apply_signal(const SignalJob& c) {
 
 Applied Ledger::apply_host_lost(const HostLost& c, std::uint64_t index, WallTime wall) {
   if (state_.lost.size() >= kLostHosts && !state_.lost.contains(c.node))
-    state_.lost.erase(std::ranges::min_element(state_.lost, {}, [](const auto& entry) {
-      return std::pair(!entry.second.gone, entry.second.index);
-    }));
+    state_.lost.erase(
+        std::ranges::min_element(state_.lost, {}, [](const auto& entry) { return std::pair(!entry.second.gone, entry.second.index); }));
   LostHost& lost = state_.lost[c.node];
   lost = {index, c.node_name, lost.gone || c.gone, std::max(lost.leases_over, c.leases_over), lost.ordered || c.ordered};
   const char* why = c.gone ? "it left, or was forgotten" : c.leases_over != 0 ? "the leases of its tasks are over" : "it does not answer";

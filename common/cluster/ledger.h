@@ -42,7 +42,7 @@ inline std::uint64_t history_of(std::uint64_t epoch) { return epoch >> 32; }
 struct LostHost {
   std::uint64_t index = 0;  // of the newest HostLost
   std::string name;
-  bool gone = false;        // an operator said so: it runs nothing any more
+  bool gone = false;              // an operator said so: it runs nothing any more
   std::uint64_t leases_over = 0;  // whatever had a lease at that index no longer runs there
   bool ordered = false;           // see HostLost
   template <class V>
@@ -65,7 +65,7 @@ struct DrainedHost {
   std::uint64_t index = 0;  // of the entry by which this drain began
   std::string name, reason, by;
   WallTime since{};
-  std::optional<Duration> deadline;  // elapsed time; after it, what has not moved is ended
+  std::optional<Duration> deadline;    // elapsed time; after it, what has not moved is ended
   std::map<JobId, std::string> stays;  // why a job has not moved
   template <class V>
   void fields(V& v) {
@@ -94,21 +94,20 @@ struct LedgerState {
   std::string coordinator_name;
   std::string boot_id;  // of the coordinator whose clock `at` refers to
   Instant at{};
-  Duration elapsed{0};  // of the cluster, see Command::at
+  Duration elapsed{0};      // of the cluster, see Command::at
   Duration log_elapsed{0};  // the log's own time (raft::LogEntry) at `applied`, used when the coordinator changes
   std::uint64_t next_event = 1;
   std::map<JobId, JobRecord> jobs;
-  std::map<NodeId, std::map<std::uint16_t, Duration>>
-      ports;                        // when each was last in use; entries older than kPortRest are dropped
-  std::vector<LedgerEvent> events;  // the newest limits::kKeptEvents
+  std::map<NodeId, std::map<std::uint16_t, Duration>> ports;  // when each was last in use; entries older than kPortRest are dropped
+  std::vector<LedgerEvent> events;                            // the newest limits::kKeptEvents
   std::map<NodeId, ReportMark> reports;
   std::map<NodeId, LostHost> lost;
   std::map<NodeId, DrainedHost> drained;
-  std::string requests;  // raft::RequestWindow::encode(); only in a snapshot
-  JobId job_base = 0;    // the coordinator's, see CoordinatorStarted
-  std::optional<Duration> recovered;  // elapsed time when job_base grew; unset: it never did
+  std::string requests;                                      // raft::RequestWindow::encode(); only in a snapshot
+  JobId job_base = 0;                                        // the coordinator's, see CoordinatorStarted
+  std::optional<Duration> recovered;                         // elapsed time when job_base grew; unset: it never did
   std::map<NodeId, std::map<std::string, Refusal>> avoided;  // by name of the user
-  std::uint64_t told = 0;  // newest event that is in a coordinator's log and whose hook was run or is about to be
+  std::uint64_t told = 0;                 // newest event that is in a coordinator's log and whose hook was run or is about to be
   std::uint32_t version = kFirstVersion;  // the version whose rules this ledger follows (versions.h)
   std::uint64_t rehearsals = 0;           // number of submitted jobs with `rehearsal`
   template <class V>
@@ -214,7 +213,7 @@ class Ledger {
   Applied apply_action(const JobAction& c, WallTime wall);
   Applied act(const JobAction& c, WallTime wall);
   Applied apply_begin(const BeginGeneration& c, bool extend, WallTime wall);
-  Applied apply_report(const Report& c, WallTime wall);
+  Applied apply_report(const HostReport& c, WallTime wall);
   Applied apply_finish(const FinishJob& c, WallTime wall);
   Applied apply_checkpoint(const CheckpointSeen& c, WallTime wall);
   void note_stage_failure(const JobRecord& job, const NodeId& host, const std::string& reason);
@@ -238,8 +237,7 @@ class Ledger {
   void drop_oldest_finished(WallTime wall);
   Status room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall);
   void forget(JobId id, WallTime wall);
-  void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason,
-                 std::vector<EventField> details);
+  void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason, std::vector<EventField> details);
   void use_ports(const TaskPlacement& place);
   bool taken(const BeginGeneration& c) const;
 

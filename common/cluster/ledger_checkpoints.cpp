@@ -66,9 +66,8 @@ void forget_one(JobRecord& job) {
 
 // All hosts that see these very files see what became of them.
 void forget_place(CheckpointRecord& record, const NodeId& host, std::uint64_t place) {
-  std::erase_if(record.places, [&](const CheckpointPlace& p) {
-    return host.empty() || p.host == host || (place != 0 && p.place == place);
-  });
+  std::erase_if(record.places,
+                [&](const CheckpointPlace& p) { return host.empty() || p.host == host || (place != 0 && p.place == place); });
 }
 
 void note_place(std::vector<CheckpointRecord>& known, const CheckpointRecord& record, const NodeId& host) {
@@ -96,9 +95,8 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   }
   auto& known = job.checkpoints;
   const bool good = is_good(c.state);
-  auto record = std::find_if(known.begin(), known.end(), [&](const CheckpointRecord& r) {
-    return r.info.path == c.info.path && r.info.digest == c.info.digest;
-  });
+  auto record = std::find_if(known.begin(), known.end(),
+                             [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.info.digest == c.info.digest; });
   if (record == known.end()) {
     CheckpointRecord r;
     r.info = c.info;
@@ -124,8 +122,7 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     forget_place(*record, c.host, c.info.place);
     if (record->places.empty()) record->state = c.state;  // otherwise other hosts still have it
   }
-  std::vector<EventField> details{
-      {"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
+  std::vector<EventField> details{{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
   // A damaged checkpoint that a generation of this job wrote shows that it committed, too; what lay there before the
   // job is not its own. A checkpoint that a host reports only after a later generation began without it belongs to a
   // branch that was left behind.
@@ -137,9 +134,8 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
     add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));
   } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
-    add_event(wall, job.id,
-              c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined",
-              job.spec.name, c.message, std::move(details));
+    add_event(wall, job.id, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", job.spec.name, c.message,
+              std::move(details));
   }
   ++job.version;
   touched_.insert(job.id);

@@ -63,8 +63,7 @@ Applied Ledger::apply_move(const MoveJob& c, WallTime wall) {
 Applied Ledger::apply_preempt(const PreemptJob& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
   const JobRecord* by = find(c.by);
-  if (it == state_.jobs.end() || by == nullptr || it->second.generation != c.generation)
-    return refused(ErrorCode::refused, "job moved on");
+  if (it == state_.jobs.end() || by == nullptr || it->second.generation != c.generation) return refused(ErrorCode::refused, "job moved on");
   JobRecord& job = it->second;
   const bool waits = by->goal == Goal::run && by->needs_generation && by->nothing_runs() && by->preempted.by == 0 && !is_final(by->state);
   const bool lower = job.spec.policy.priority < by->spec.policy.priority || broken_rule == "victims-have-lower-priority";

@@ -19,20 +19,13 @@ bool same(const job::User& a, const job::User& b) { return a.uid == b.uid && a.n
 
 std::string verb(ActionKind kind) {
   switch (kind) {
-    case ActionKind::cancel:
-      return "cancel";
-    case ActionKind::suspend:
-      return "suspend";
-    case ActionKind::resume:
-      return "resume";
-    case ActionKind::restart:
-      return "restart";
-    case ActionKind::scale:
-      return "scale";
-    case ActionKind::remove:
-      return "delete";
-    case ActionKind::rerun:
-      return "rerun";
+    case ActionKind::cancel: return "cancel";
+    case ActionKind::suspend: return "suspend";
+    case ActionKind::resume: return "resume";
+    case ActionKind::restart: return "restart";
+    case ActionKind::scale: return "scale";
+    case ActionKind::remove: return "delete";
+    case ActionKind::rerun: return "rerun";
   }
   return "";
 }
@@ -105,8 +98,7 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
   auto spec = wire::decode_strictly<job::JobSpec>(c.spec);
   if (!spec) return refused(ErrorCode::damaged, "the job's description: " + spec.error().message);
   if (!c.request_id.empty()) {
-    if (const auto known = requests_.find(c.request_id);
-        known != requests_.end() && same(state_.jobs.at(known->second).user, c.user)) {
+    if (const auto known = requests_.find(c.request_id); known != requests_.end() && same(state_.jobs.at(known->second).user, c.user)) {
       Applied a = done(state_.jobs.at(known->second));
       a.unchanged = true;
       return a;
@@ -128,15 +120,15 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
         a.unchanged = true;
         return a;
       }
-      return refused(ErrorCode::refused,
-                     "could not submit job " + spec->name + ": a job of that name with other content is " +
-                         std::string(to_string(old.state)),
-                     is_final(old.state) ? "submit with --replace, or choose another name"
-                                         : "choose another name, or cancel and delete that job first");
+      return refused(
+          ErrorCode::refused,
+          "could not submit job " + spec->name + ": a job of that name with other content is " + std::string(to_string(old.state)),
+          is_final(old.state) ? "submit with --replace, or choose another name"
+                              : "choose another name, or cancel and delete that job first");
     }
     if (!same(old.user, c.user) && c.user.uid != 0 && !old.deleting) {
-      Applied others = refused(ErrorCode::refused, "could not replace job " + spec->name + ": it belongs to " + old.user.name,
-                               "choose another name");
+      Applied others =
+          refused(ErrorCode::refused, "could not replace job " + spec->name + ": it belongs to " + old.user.name, "choose another name");
       others.forbidden = true;
       return others;
     }
@@ -148,18 +140,15 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     own += same(known.second.user, c.user) ? 1 : 0;
   }
   if (own >= kActiveJobsOfUser)
-    return refused(ErrorCode::limit,
-                   "could not submit job " + spec->name + ": " + std::to_string(own) + " jobs of user " + c.user.name +
-                       " are active already",
-                   "wait for some to finish, or cancel some");
-  if (active >= limits::kActiveJobs)
     return refused(
         ErrorCode::limit,
-        "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
+        "could not submit job " + spec->name + ": " + std::to_string(own) + " jobs of user " + c.user.name + " are active already",
         "wait for some to finish, or cancel some");
+  if (active >= limits::kActiveJobs)
+    return refused(ErrorCode::limit, "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
+                   "wait for some to finish, or cancel some");
 
-  if (const Status room = room_for_spec(c, *spec, wall); !room)
-    return refused(room.error().code, room.error().message, room.error().next);
+  if (const Status room = room_for_spec(c, *spec, wall); !room) return refused(room.error().code, room.error().message, room.error().next);
 
   if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);
@@ -227,10 +216,8 @@ void Ledger::forget(JobId id, WallTime wall) {
   const JobRecord& job = it->second;
   for (const auto& [task, record] : job.tasks) use_ports(record.place);
   for (auto& [node, drain] : state_.drained) drain.stays.erase(id);
-  if (job.replaced)
-    winding_.erase({job.spec.name, id});
-  else
-    names_.erase(job.spec.name);
+  if (job.replaced) winding_.erase({job.spec.name, id});
+  else names_.erase(job.spec.name);
   if (!job.request_id.empty()) requests_.erase(job.request_id);
   add_event(wall, id, "job.deleted", job.spec.name, "", {{"job", job.spec.name}});
   // that job may have waited for this end
@@ -242,26 +229,21 @@ void Ledger::forget(JobId id, WallTime wall) {
 
 Applied Ledger::act(const JobAction& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
-  if (it == state_.jobs.end())
-    return refused(ErrorCode::not_found, "could not " + verb(c.kind) + " job: it is gone");
+  if (it == state_.jobs.end()) return refused(ErrorCode::not_found, "could not " + verb(c.kind) + " job: it is gone");
   JobRecord& job = it->second;
   JobTransition transition(*this, job, wall);
   const bool final = is_final(job.state);
   const auto conflict = [&](const std::string& why, const std::string& next = "") {
-    return refused(ErrorCode::refused, "could not " + verb(c.kind) + " job " + job.spec.name + ": " + why,
-                   next);
+    return refused(ErrorCode::refused, "could not " + verb(c.kind) + " job " + job.spec.name + ": " + why, next);
   };
   const std::string state(to_string(job.state));
   if (final && c.kind != ActionKind::remove && c.kind != ActionKind::rerun) {
     if (c.kind == ActionKind::cancel && job.state == JobState::cancelled) return done(job);
-    return conflict("it is " + state + " already",
-                    c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
+    return conflict("it is " + state + " already", c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
   }
 
   switch (c.kind) {
-    case ActionKind::cancel:
-      transition.finish(JobState::cancelled, "cancelled by " + c.user, true);
-      break;
+    case ActionKind::cancel: transition.finish(JobState::cancelled, "cancelled by " + c.user, true); break;
 
     case ActionKind::suspend:
       if (job.goal == Goal::suspend) return done(job);
@@ -290,10 +272,8 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       if (c.task && !c.from_scratch && c.package_digest.empty()) {
         const auto task = job.tasks.find(*c.task);
         if (task == job.tasks.end())
-          return refused(
-              ErrorCode::not_found,
-              "could not restart task " + c.task->text() + ": job " + job.spec.name + " has no such task",
-              "dtrainctl tasks " + job.spec.name);
+          return refused(ErrorCode::not_found, "could not restart task " + c.task->text() + ": job " + job.spec.name + " has no such task",
+                         "dtrainctl tasks " + job.spec.name);
         if (task->second.completed) return conflict(c.task->text() + " has completed; it is never run again");
         if (!job::is_stateful(job.spec, *c.task)) {
           task->second.restart_attempt = task->second.attempt;
@@ -316,13 +296,11 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
     case ActionKind::scale: {
       const auto role = job.spec.roles.find(c.role);
       if (role == job.spec.roles.end())
-        return refused(ErrorCode::not_found,
-                       "could not scale job " + job.spec.name + ": it has no role " + c.role);
+        return refused(ErrorCode::not_found, "could not scale job " + job.spec.name + ": it has no role " + c.role);
       const std::uint32_t wanted = wanted_replicas(job, c.role);
       const std::uint32_t before = role->second.replicas;
       if (before == c.replicas && wanted == before) return done(job);
-      role->second.min_replicas =
-          role->second.min_replicas == wanted ? c.replicas : std::min(role->second.min_replicas, c.replicas);
+      role->second.min_replicas = role->second.min_replicas == wanted ? c.replicas : std::min(role->second.min_replicas, c.replicas);
       role->second.replicas = c.replicas;
       job.shrunk.erase(c.role);
       job.reason = "scaled " + c.role + " from " + std::to_string(before != c.replicas ? before : wanted) + " to " +

@@ -58,15 +58,12 @@ tl::expected<Ledger, Behind> Ledger::restore(std::string_view snapshot, std::uin
   if (auto decoded = ledger.window_.decode(state->requests); !state->requests.empty() && !decoded)
     return unreadable(decoded.error().message, 0);
   state->requests.clear();
-  ledger.events_.assign(std::make_move_iterator(state->events.begin()),
-                        std::make_move_iterator(state->events.end()));
+  ledger.events_.assign(std::make_move_iterator(state->events.begin()), std::make_move_iterator(state->events.end()));
   state->events.clear();
   ledger.state_ = std::move(*state);
   for (const auto& [id, job] : ledger.state_.jobs) {
-    if (job.replaced)
-      ledger.winding_.emplace(job.spec.name, id);
-    else
-      ledger.names_[job.spec.name] = id;
+    if (job.replaced) ledger.winding_.emplace(job.spec.name, id);
+    else ledger.names_[job.spec.name] = id;
     if (!job.request_id.empty()) ledger.requests_[job.request_id] = id;
     ledger.touched_.insert(id);
   }
@@ -80,9 +77,7 @@ std::string Ledger::snapshot() const {
   return wire::encode(copy);
 }
 
-std::uint64_t Ledger::hash() const {
-  return fnv1a(snapshot());
-}
+std::uint64_t Ledger::hash() const { return fnv1a(snapshot()); }
 
 Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration log_elapsed) {
   const auto stopped = [&](std::uint32_t needs, const std::string& cause) {
@@ -139,10 +134,8 @@ Applied Ledger::apply_request(const Command& command, std::uint64_t index, Durat
   const auto judged = window_.judge({command.request->id(), command.request->minted}, index);
   Applied result;
   const JobRecord* job = made_by(judged.index);
-  if (judged.verdict == Verdict::fresh)
-    result = dispatch(command, index, unmeasured);
-  else if (judged.verdict == Verdict::repeated && job != nullptr)
-    result = done(*job);
+  if (judged.verdict == Verdict::fresh) result = dispatch(command, index, unmeasured);
+  else if (judged.verdict == Verdict::repeated && job != nullptr) result = done(*job);
   else
     result = refused(ErrorCode::refused,
                      judged.verdict == Verdict::repeated
@@ -157,43 +150,27 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
   switch (c.type) {
     case CommandType::coordinator_started:
       return with<CoordinatorStarted>(c, [&](const auto& b) { return apply_coordinator(b, c, unmeasured); });
-    case CommandType::submit:
-      return with<SubmitJob>(c, [&](const auto& b) { return apply_submit(b, index, c.wall); });
-    case CommandType::action:
-      return with<JobAction>(c, [&](const auto& b) { return apply_action(b, c.wall); });
-    case CommandType::begin_generation:
-      return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, false, c.wall); });
-    case CommandType::extend_generation:
-      return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, true, c.wall); });
-    case CommandType::report:
-      return with<Report>(c, [&](const auto& b) { return apply_report(b, c.wall); });
-    case CommandType::finish:
-      return with<FinishJob>(c, [&](const auto& b) { return apply_finish(b, c.wall); });
-    case CommandType::checkpoint:
-      return with<CheckpointSeen>(c, [&](const auto& b) { return apply_checkpoint(b, c.wall); });
-    case CommandType::forget:
-      return with<ForgetJob>(c, [&](const auto& b) { return apply_forget(b, c.wall); });
-    case CommandType::waits:
-      return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
-    case CommandType::signal:
-      return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
-    case CommandType::host_lost:
-      return with<HostLost>(c, [&](const auto& b) { return apply_host_lost(b, index, c.wall); });
-    case CommandType::drain_host:
-      return with<DrainHost>(c, [&](const auto& b) { return apply_drain(b, index, c.wall); });
-    case CommandType::move_job:
-      return with<MoveJob>(c, [&](const auto& b) { return apply_move(b, c.wall); });
-    case CommandType::preempt_job:
-      return with<PreemptJob>(c, [&](const auto& b) { return apply_preempt(b, c.wall); });
-    case CommandType::job_still:
-      return with<JobStill>(c, [&](const auto& b) { return apply_still(b, c.wall); });
+    case CommandType::submit: return with<SubmitJob>(c, [&](const auto& b) { return apply_submit(b, index, c.wall); });
+    case CommandType::action: return with<JobAction>(c, [&](const auto& b) { return apply_action(b, c.wall); });
+    case CommandType::begin_generation: return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, false, c.wall); });
+    case CommandType::extend_generation: return with<BeginGeneration>(c, [&](const auto& b) { return apply_begin(b, true, c.wall); });
+    case CommandType::report: return with<HostReport>(c, [&](const auto& b) { return apply_report(b, c.wall); });
+    case CommandType::finish: return with<FinishJob>(c, [&](const auto& b) { return apply_finish(b, c.wall); });
+    case CommandType::checkpoint: return with<CheckpointSeen>(c, [&](const auto& b) { return apply_checkpoint(b, c.wall); });
+    case CommandType::forget: return with<ForgetJob>(c, [&](const auto& b) { return apply_forget(b, c.wall); });
+    case CommandType::waits: return with<JobWaits>(c, [&](const auto& b) { return apply_waits(b, c.wall); });
+    case CommandType::signal: return with<SignalJob>(c, [&](const auto& b) { return apply_signal(b); });
+    case CommandType::host_lost: return with<HostLost>(c, [&](const auto& b) { return apply_host_lost(b, index, c.wall); });
+    case CommandType::drain_host: return with<DrainHost>(c, [&](const auto& b) { return apply_drain(b, index, c.wall); });
+    case CommandType::move_job: return with<MoveJob>(c, [&](const auto& b) { return apply_move(b, c.wall); });
+    case CommandType::preempt_job: return with<PreemptJob>(c, [&](const auto& b) { return apply_preempt(b, c.wall); });
+    case CommandType::job_still: return with<JobStill>(c, [&](const auto& b) { return apply_still(b, c.wall); });
     case CommandType::events_told:
       return with<EventsTold>(c, [&](const auto& b) {
         state_.told = std::max(state_.told, std::min(b.seq, state_.next_event - 1));
         return Applied{};
       });
-    case CommandType::raise_version:
-      return with<RaiseVersion>(c, [&](const auto& b) { return apply_version(b, c.wall); });
+    case CommandType::raise_version: return with<RaiseVersion>(c, [&](const auto& b) { return apply_version(b, c.wall); });
   }
   return refused(ErrorCode::damaged, "unknown type");
 }
@@ -201,8 +178,7 @@ Applied Ledger::dispatch(const Command& c, std::uint64_t index, Duration unmeasu
 Applied Ledger::apply_version(const RaiseVersion& c, WallTime wall) {
   if (c.to > knows) return refused(ErrorCode::damaged, "it raises the ledger to a later version");
   if (c.to <= state_.version) return {};
-  add_event(wall, 0, "ledger.version", std::to_string(c.to), "",
-            {{"from", std::to_string(state_.version)}, {"to", std::to_string(c.to)}});
+  add_event(wall, 0, "ledger.version", std::to_string(c.to), "", {{"from", std::to_string(state_.version)}, {"to", std::to_string(c.to)}});
   state_.version = c.to;
   return {};
 }

@@ -47,10 +47,8 @@ std::vector<std::size_t> most_constrained_first(const Attempt& attempt, const st
     std::size_t fit = 0;
   };
   std::vector<Slack> order;
-  for (std::size_t f = 0; f < fits.size(); ++f)
-    order.push_back({attempt.slots_in_all(f, kSlotsCounted), fits[f].demand().count(), f});
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Slack& a, const Slack& b) { return a.slots * b.count < b.slots * a.count; });
+  for (std::size_t f = 0; f < fits.size(); ++f) order.push_back({attempt.slots_in_all(f, kSlotsCounted), fits[f].demand().count(), f});
+  std::stable_sort(order.begin(), order.end(), [](const Slack& a, const Slack& b) { return a.slots * b.count < b.slots * a.count; });
   std::vector<std::size_t> fit_order;
   for (const Slack& s : order) fit_order.push_back(s.fit);
   return fit_order;
@@ -82,8 +80,8 @@ bool put_tight(Attempt& attempt, const std::vector<std::size_t>& order) {
   return true;
 }
 
-std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const std::vector<Choice>& choices,
-                                      const Capacity& capacity, bool ports) {
+std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const std::vector<Choice>& choices, const Capacity& capacity,
+                                      bool ports) {
   std::vector<TaskPlacement> placements(tasks.size());
   std::map<std::uint32_t, std::uint16_t> last;  // by pool: the port given out last
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -112,9 +110,8 @@ std::vector<TaskId> wanted_tasks(const job::JobSpec& spec) {
   return tasks;
 }
 
-Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,
-                                         const Capacity& capacity, const std::vector<TaskPlacement>& standing,
-                                         const Refusals& refused) {
+Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const Capacity& capacity,
+                                         const std::vector<TaskPlacement>& standing, const Refusals& refused) {
   const bool ports = needs_ports(spec);
   const std::vector<Demand> demands = demands_of(spec, tasks, capacity, standing, refused);
   std::vector<Fit> fits;
@@ -126,8 +123,7 @@ Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::ve
     const std::string reason = why_not(fits[*failed], *failed, attempt);  // judged by what the job's other roles left free
     attempt.back_to(0);
     const bool several = fits.size() > 1;
-    if (!several || (!put_tight(attempt, order) && !search(attempt, fits)))
-      return fail(ErrorCode::unavailable, reason);
+    if (!several || (!put_tight(attempt, order) && !search(attempt, fits))) return fail(ErrorCode::unavailable, reason);
   }
   return with_ports(tasks, attempt.choices(), capacity, ports);
 }
@@ -140,8 +136,7 @@ bool may_fit(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const R
     if (name == nullptr || *name != task.role) {
       name = &task.role;
       each = &spec.roles.at(task.role).resources;
-      if (each->cpu_millis > free.most_cpu_millis || each->memory_bytes > free.most_memory_bytes ||
-          each->gpus > free.most_gpus)
+      if (each->cpu_millis > free.most_cpu_millis || each->memory_bytes > free.most_memory_bytes || each->gpus > free.most_gpus)
         return false;
     }
     cpu += each->cpu_millis;

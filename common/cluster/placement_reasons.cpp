@@ -12,21 +12,15 @@ namespace {
 
 constexpr std::uint32_t kUnfitNamed = 2;  // hosts whose reason is given; further ones are only counted
 
-std::string hosts(std::uint32_t n) {
-  return std::to_string(n) + (n == 1 ? " host" : " hosts");
-}
+std::string hosts(std::uint32_t n) { return std::to_string(n) + (n == 1 ? " host" : " hosts"); }
 
 std::string gpus(std::uint32_t n, const std::string& model) {
   return std::to_string(n) + (model.empty() ? "" : " " + model) + (n == 1 ? " GPU" : " GPUs");
 }
 
-std::string mib(std::uint64_t bytes) {
-  return std::to_string(bytes >> 20) + " MiB";
-}
+std::string mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-std::uint64_t at_least_none(std::int64_t free) {
-  return free < 0 ? 0 : static_cast<std::uint64_t>(free);
-}
+std::uint64_t at_least_none(std::int64_t free) { return free < 0 ? 0 : static_cast<std::uint64_t>(free); }
 
 class Words {
  public:
@@ -80,28 +74,22 @@ class Words {
   }
 
   std::string task() const { return TaskId{fit_.demand().role_name, fit_.demand().first_index}.text(); }
-  std::string tasks() const {
-    return std::to_string(fit_.demand().count()) + " tasks of " + fit_.demand().role_name;
-  }
+  std::string tasks() const { return std::to_string(fit_.demand().count()) + " tasks of " + fit_.demand().role_name; }
 
   std::string labels() const {
     std::string text;
-    for (const auto& [key, value] : role_.node_selector)
-      text += (text.empty() ? "" : ", ") + key + "=" + value;
+    for (const auto& [key, value] : role_.node_selector) text += (text.empty() ? "" : ", ") + key + "=" + value;
     return text;
   }
 
   // Every host is excluded by a rule.
   std::string no_host() const {
     const bool one_rule = (cordoned_ > 0) + (refused_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
-    if (one_rule && cordoned_ > 0)
-      return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (cordoned)";
-    if (one_rule && unfit_ > 0)
-      return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (" + unfit_text_ + ")";
+    if (one_rule && cordoned_ > 0) return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (cordoned)";
+    if (one_rule && unfit_ > 0) return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (" + unfit_text_ + ")";
     if (one_rule && refused_ > 0)
       return "needs a host that takes this job, none of " + hosts(now_.size()) + " does now (" + refused_text_ + ")";
-    if (one_rule && unselected_ > 0)
-      return "needs a host with label " + labels() + ", none of " + hosts(now_.size()) + " has it";
+    if (one_rule && unselected_ > 0) return "needs a host with label " + labels() + ", none of " + hosts(now_.size()) + " has it";
     if (one_rule && with_gpus_ > 0) return "avoids hosts with GPUs, none of " + hosts(now_.size()) + " is without";
     return "finds no host" + left_out();
   }
@@ -134,8 +122,7 @@ class Words {
     const auto rank = [&](HostNumber h) {
       const Room& room = now_.room(h);
       return std::tuple(fit_.shortage(now_, h) == Shortage::none,
-                        std::min<std::uint32_t>(static_cast<std::uint32_t>(std::popcount(fit_.gpus(now_, h))),
-                                                role_.resources.gpus),
+                        std::min<std::uint32_t>(static_cast<std::uint32_t>(std::popcount(fit_.gpus(now_, h))), role_.resources.gpus),
                         std::min(at_least_none(room.cpu_millis), role_.resources.cpu_millis),
                         std::min(at_least_none(room.memory_bytes), role_.resources.memory_bytes));
     };
@@ -153,19 +140,17 @@ class Words {
     const std::string on = " on " + now_.host(h).name;
     switch (fit_.shortage(now_, h)) {
       case Shortage::gpus:
-        return "needs " + gpus(want.gpus, want.gpu_model) + " on one host, best is " +
-               std::to_string(std::popcount(fit_.gpus(now_, h))) + on;
+        return "needs " + gpus(want.gpus, want.gpu_model) + " on one host, best is " + std::to_string(std::popcount(fit_.gpus(now_, h))) +
+               on;
       case Shortage::cpu:
-        return "needs " + std::to_string(want.cpu_millis) + "m CPU on one host, best is " +
-               std::to_string(at_least_none(room.cpu_millis)) + "m" + on;
+        return "needs " + std::to_string(want.cpu_millis) + "m CPU on one host, best is " + std::to_string(at_least_none(room.cpu_millis)) +
+               "m" + on;
       case Shortage::memory:
-        return "needs " + mib(want.memory_bytes) + " memory on one host, best is " +
-               mib(at_least_none(room.memory_bytes)) + on;
+        return "needs " + mib(want.memory_bytes) + " memory on one host, best is " + mib(at_least_none(room.memory_bytes)) + on;
       case Shortage::ports:
-        return "needs a port, all of " + std::to_string(now_.port_range().first) + "-" +
-               std::to_string(now_.port_range().last) + on + " are in use or were within two minutes";
-      case Shortage::none:
-        break;
+        return "needs a port, all of " + std::to_string(now_.port_range().first) + "-" + std::to_string(now_.port_range().last) + on +
+               " are in use or were within two minutes";
+      case Shortage::none: break;
     }
     return spaced() + ", all that have room have one already";
   }
@@ -173,14 +158,12 @@ class Words {
   std::string spaced() const {
     return role_.anti_affinity == "host"
                ? "needs a host of its own for each task (antiAffinity: host)"
-               : "needs a host with another " + role_.anti_affinity + " for each task (antiAffinity: " +
-                     role_.anti_affinity + ")";
+               : "needs a host with another " + role_.anti_affinity + " for each task (antiAffinity: " + role_.anti_affinity + ")";
   }
 
   std::string short_in_all() const {
     if (fit_.spaced())
-      return spaced().replace(0, 5, "need") + ", there is room for " +
-             std::to_string(attempt_.slots_in_all(f_, fit_.demand().count()));
+      return spaced().replace(0, 5, "need") + ", there is room for " + std::to_string(attempt_.slots_in_all(f_, fit_.demand().count()));
     const job::Resources& want = role_.resources;
     std::string each;
     const auto add = [&](const std::string& what) { each += (each.empty() ? "" : ", ") + what; };
@@ -188,9 +171,8 @@ class Words {
     if (want.cpu_millis > 0) add(std::to_string(want.cpu_millis) + "m CPU");
     if (want.memory_bytes > 0) add(mib(want.memory_bytes) + " memory");
     if (each.empty()) each = "a port";
-    return "need " + each + " each, there is room for " +
-           std::to_string(std::min<std::uint64_t>(room_, fit_.demand().count())) + " (on " + hosts(with_room_) +
-           ", most on " + now_.host(most_on_).name + ": " + std::to_string(most_) + ")";
+    return "need " + each + " each, there is room for " + std::to_string(std::min<std::uint64_t>(room_, fit_.demand().count())) + " (on " +
+           hosts(with_room_) + ", most on " + now_.host(most_on_).name + ": " + std::to_string(most_) + ")";
   }
 
   const Fit& fit_;
@@ -207,8 +189,6 @@ class Words {
 
 }  // namespace
 
-std::string why_not(const Fit& fit, std::size_t f, const Attempt& attempt) {
-  return Words(fit, f, attempt).text();
-}
+std::string why_not(const Fit& fit, std::size_t f, const Attempt& attempt) { return Words(fit, f, attempt).text(); }
 
 }  // namespace dtrain::cluster

@@ -55,8 +55,7 @@ class Search {
     const Capacity& now = attempt_.now();
     if (now.room(a) != now.room(b) || now.free_ports(a) != now.free_ports(b)) return false;
     return std::all_of(fits_.begin(), fits_.end(), [&](const Fit& fit) {
-      return !fit.spaced() && fit.exclusion(a) == fit.exclusion(b) &&
-             fit.gpus(now, a) == fit.gpus(now, b);
+      return !fit.spaced() && fit.exclusion(a) == fit.exclusion(b) && fit.gpus(now, a) == fit.gpus(now, b);
     });
   }
 
@@ -69,8 +68,6 @@ class Search {
 
 }  // namespace
 
-bool search(Attempt& attempt, const std::vector<Fit>& fits) {
-  return Search(attempt, fits).run();
-}
+bool search(Attempt& attempt, const std::vector<Fit>& fits) { return Search(attempt, fits).run(); }
 
 }  // namespace dtrain::cluster

@@ -43,9 +43,9 @@ inline constexpr std::size_t kVictimsWeighed = 1000;
 inline constexpr std::uint32_t kVictimTries = 64;
 
 struct QueueOptions {
-  bool preempt = true;           // false: no victims, whatever the priorities
-  bool back_fill_by_time = true; // false: no job uses reserved room, however short its run is said to be
-  BrokenRule broken_rule{};    // of rule_names()
+  bool preempt = true;            // false: no victims, whatever the priorities
+  bool back_fill_by_time = true;  // false: no job uses reserved room, however short its run is said to be
+  BrokenRule broken_rule{};       // of rule_names()
 };
 
 // A job that holds resources and will give them back. All times are elapsed time of the cluster.
@@ -66,12 +66,12 @@ struct WaitingJob {
   const job::JobSpec* spec = nullptr;
   std::vector<TaskId> tasks;
   Duration submitted{0};
-  std::optional<Duration> runs_for;     // the longest run, once it has started
-  bool resumes = false;                 // it ran before (a recovery)
+  std::optional<Duration> runs_for;  // the longest run, once it has started
+  bool resumes = false;              // it ran before (a recovery)
   // not empty: these are more tasks for a running job, which gets no reservation and preempts nobody
   std::vector<TaskPlacement> standing;
-  bool preempts = true;                 // false: it never preempts others
-  std::uint64_t run = 0;                // the RunningJob::run that it will have
+  bool preempts = true;   // false: it never preempts others
+  std::uint64_t run = 0;  // the RunningJob::run that it will have
   // By role: the fewest tasks with which it may start. It gets as many as there is room for; those left out are the
   // last of their role.
   std::map<std::string, std::uint32_t> least = {};
@@ -98,7 +98,7 @@ struct Reservation {
 struct Start {
   JobId job = 0;
   std::vector<TaskPlacement> placements;  // for all its tasks, or for fewer if WaitingJob::least allows that
-  bool back_filled = false;  // it goes ahead of the job with the reservation
+  bool back_filled = false;               // it goes ahead of the job with the reservation
 };
 
 struct Preemption {
@@ -132,8 +132,7 @@ class JobQueue {
 
   // `free`: without what `running` holds. Each job occurs once, except that a running job may also wait with
   // `standing`. The reservation is remembered until the next call.
-  Decision decide(const Capacity& free, const std::vector<RunningJob>& running, std::vector<WaitingJob> waiting,
-                  Duration now);
+  Decision decide(const Capacity& free, const std::vector<RunningJob>& running, std::vector<WaitingJob> waiting, Duration now);
 
   // To be called when another node decided meanwhile: forgets the reservation.
   void forget();

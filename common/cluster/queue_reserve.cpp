@@ -18,8 +18,7 @@ bool has_room(Capacity& room, const job::JobSpec& spec, const std::vector<TaskPl
     const std::uint64_t before = room.room(*h).gpus;
     std::uint64_t wanted = 0;  // without GPUs that the host lost
     for (std::size_t g = 0; g < std::min(room.host(*h).gpus.size(), kGpusPerHost); ++g)
-      if (std::count(place.gpus.begin(), place.gpus.end(), room.host(*h).gpus[g].index) > 0)
-        wanted |= std::uint64_t{1} << g;
+      if (std::count(place.gpus.begin(), place.gpus.end(), room.host(*h).gpus[g].index) > 0) wanted |= std::uint64_t{1} << g;
     if ((before & wanted) != wanted || std::popcount(wanted) != static_cast<int>(place.gpus.size())) return false;
     const job::Resources& each = spec.roles.at(place.task.role).resources;
     room.take(*h, each, wanted, 1);
@@ -39,20 +38,17 @@ bool gives_back(const RunningJob& running, const WaitingJob& job) {
   const auto turn = [](const job::JobSpec& spec, bool resumes, Duration since, JobId id) {
     return std::tuple(-std::int64_t{spec.policy.priority}, !resumes, since, id);
   };
-  return running.ending && (!running.returns || turn(*running.spec, true, running.started, running.id) >
-                                                    turn(*job.spec, job.resumes, job.submitted, job.id));
+  return running.ending &&
+         (!running.returns || turn(*running.spec, true, running.started, running.id) > turn(*job.spec, job.resumes, job.submitted, job.id));
 }
 
 bool on_one_of(const RunningJob& job, const std::set<NodeId>& nodes) {
-  return std::any_of(job.placements.begin(), job.placements.end(),
-                     [&](const TaskPlacement& p) { return nodes.contains(p.node); });
+  return std::any_of(job.placements.begin(), job.placements.end(), [&](const TaskPlacement& p) { return nodes.contains(p.node); });
 }
 
 }  // namespace
 
-bool QueueTurn::reserve(const WaitingJob& job) {
-  return keep_reservation(job) || make_victims(job) || reserve_after_ends(job);
-}
+bool QueueTurn::reserve(const WaitingJob& job) { return keep_reservation(job) || make_victims(job) || reserve_after_ends(job); }
 
 // A reservation is kept as it was made: a new one would wait for jobs that were back-filled ahead of the old one.
 bool QueueTurn::keep_reservation(const WaitingJob& job) {
@@ -70,20 +66,17 @@ bool QueueTurn::keep_reservation(const WaitingJob& job) {
   if (!has_room(then, *job.spec, kept->placements)) return false;
   shadow_ = std::move(then);
   decision_.reservation = kept;
-  tell_victims();
+  report_victims();
   return true;
 }
 
 bool QueueTurn::make_victims(const WaitingJob& job) {
   if (!queue_.preempt_ || !job.preempts) return false;
-  const std::int64_t below = std::int64_t{job.spec->policy.priority} +
-                             (queue_.rules_.hold(QueueRule::victims_have_lower_priority) ? 0 : 1);
+  const std::int64_t below = std::int64_t{job.spec->policy.priority} + (queue_.rules_.hold(QueueRule::victims_have_lower_priority) ? 0 : 1);
   Running ending, candidates;
   for (const RunningJob* running : running_) {
-    if (gives_back(*running, job))
-      ending.push_back(running);
-    else if (!running->ending && !running->spared && running->spec->policy.priority < below)
-      candidates.push_back(running);
+    if (gives_back(*running, job)) ending.push_back(running);
+    else if (!running->ending && !running->spared && running->spec->policy.priority < below) candidates.push_back(running);
   }
   if (candidates.empty()) return false;
   auto choice = choose_victims(job, after(ending), candidates);
@@ -92,11 +85,11 @@ bool QueueTurn::make_victims(const WaitingJob& job) {
   for (const RunningJob* candidate : candidates)
     if (std::count(choice->victims.begin(), choice->victims.end(), candidate->id) > 0) ended.push_back(candidate);
   set_reservation(job, std::move(choice->placements), ended, choice->victims);
-  tell_victims();
+  report_victims();
   return true;
 }
 
-void QueueTurn::tell_victims() {
+void QueueTurn::report_victims() {
   for (const StartedJob& run : decision_.reservation->victims) {
     const RunningJob* victim = find(run);
     if (victim == nullptr || victim->ending) continue;
@@ -168,10 +161,8 @@ void QueueTurn::set_reservation(const WaitingJob& job, std::vector<TaskPlacement
     const bool victim = std::count(victims.begin(), victims.end(), running->id) > 0;
     if (victim) reservation.victims.push_back({running->id, running->run});
     const auto end = victim ? std::optional(now_ + running->spec->policy.stop_grace_period) : end_of(*running);
-    if (!end)
-      reservation.begins_by.reset();
-    else if (reservation.begins_by)
-      reservation.begins_by = std::max(*reservation.begins_by, *end);
+    if (!end) reservation.begins_by.reset();
+    else if (reservation.begins_by) reservation.begins_by = std::max(*reservation.begins_by, *end);
   }
   std::sort(reservation.waits_for.begin(), reservation.waits_for.end());
   reservation.placements = std::move(placements);
@@ -188,10 +179,8 @@ std::string QueueTurn::words_of_reservation() const {
   for (const StartedJob& run : r.waits_for)
     for (const RunningJob* running : running_) {
       if (running->id != run.job || running->run != run.run) continue;
-      if (first.empty())
-        first = running->spec->name;
-      else
-        ++others;
+      if (first.empty()) first = running->spec->name;
+      else ++others;
     }
   if (first.empty()) return text;
   text += ", and waits for the end of " + first;

@@ -17,9 +17,7 @@ enum class QueueRule : std::uint8_t {
   victims_have_lower_priority,  // victims have a lower priority, never the same
   never_fits_is_true,           // "never fits" is decided by the empty cluster, not by what is free
 };
-constexpr QueueRule enum_last(QueueRule) {
-  return QueueRule::never_fits_is_true;
-}
+constexpr QueueRule enum_last(QueueRule) { return QueueRule::never_fits_is_true; }
 
 std::span<const std::string_view> rule_names(QueueRule);  // as tests spell them, in the order above
 

@@ -19,8 +19,7 @@ std::string demand_of(const WaitingJob& job) {
     while (to < job.tasks.size() && job.tasks[to].role == job.tasks[from].role) ++to;
     const job::RoleSpec& role = spec.roles.at(job.tasks[from].role);
     words += ' ' + job.tasks[from].role + ' ' + std::to_string(to - from) + wire::encode(role.resources) +
-             wire::encode(role.node_selector) + role.anti_affinity +
-             std::to_string(static_cast<int>(role.avoid_gpu_hosts));
+             wire::encode(role.node_selector) + role.anti_affinity + std::to_string(static_cast<int>(role.avoid_gpu_hosts));
   }
   return words;
 }
@@ -35,9 +34,7 @@ QueueTurn::QueueTurn(JobQueue& queue, const Capacity& free, const std::vector<Ru
 
 Decision QueueTurn::run(std::vector<WaitingJob> waiting) {
   std::sort(waiting.begin(), waiting.end(), [](const WaitingJob& a, const WaitingJob& b) {
-    const auto rank = [](const WaitingJob& j) {
-      return std::tuple(-std::int64_t{j.spec->policy.priority}, !j.resumes, j.submitted, j.id);
-    };
+    const auto rank = [](const WaitingJob& j) { return std::tuple(-std::int64_t{j.spec->policy.priority}, !j.resumes, j.submitted, j.id); };
     return rank(a) < rank(b);
   });
   if (queue_.shape_ != free_.shape()) queue_.on_empty_.clear();
@@ -90,8 +87,9 @@ void QueueTurn::back_fill(const WaitingJob& job) {
   if (reasons_ >= kReasonTries) return wait(job, WaitKind::behind, "waits behind " + first_->spec->name);
   const auto reason = short_of(job, free_);
   wait(job, WaitKind::behind,
-       reason ? *reason : "there is room, but it is reserved for " + first_->spec->name + ", which comes first" +
-                              (job.runs_for || !begins_by || !queue_.by_time_ ? "" : " (expectedSeconds could let it go ahead)"));
+       reason ? *reason
+              : "there is room, but it is reserved for " + first_->spec->name + ", which comes first" +
+                    (job.runs_for || !begins_by || !queue_.by_time_ ? "" : " (expectedSeconds could let it go ahead)"));
 }
 
 bool QueueTurn::start(const WaitingJob& job, const Capacity& where, bool ends_before) {
@@ -154,8 +152,7 @@ std::optional<WaitingJob> QueueTurn::fewer(const WaitingJob& job, const Capacity
   };
   if (!fits()) return std::nullopt;
   for (auto& [role, size] : sizes) {
-    const auto wanted = static_cast<std::uint32_t>(
-        std::ranges::count(job.tasks, role, &TaskId::role));
+    const auto wanted = static_cast<std::uint32_t>(std::ranges::count(job.tasks, role, &TaskId::role));
     std::uint32_t enough = size, too_many = std::max(wanted, size) + 1;
     while (enough + 1 < too_many) {
       size = enough + (too_many - enough) / 2;

@@ -20,8 +20,7 @@ struct VictimChoice {
 // Chooses from `candidates` (all of which may be ended) the fewest jobs, then those of the lowest priority, then the
 // youngest, whose end makes room in `free`, as far as kVictimTries searches show; none of them can be left out.
 // nullopt: all together do not suffice.
-std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free,
-                                           std::vector<const RunningJob*> candidates);
+std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free, std::vector<const RunningJob*> candidates);
 
 // A text of what a job asks for: jobs with equal texts find room in the same places. "": its demand is unique (more
 // tasks beside running ones).
@@ -67,7 +66,7 @@ class QueueTurn {
   bool reserve_after_ends(const WaitingJob& job);
   void set_reservation(const WaitingJob& job, std::vector<TaskPlacement> placements, const Running& ended,
                        const std::vector<JobId>& victims);
-  void tell_victims();
+  void report_victims();
   std::string words_of_reservation() const;
 
   const RunningJob* find(const StartedJob& run) const;  // nullptr: the run has ended
@@ -78,17 +77,17 @@ class QueueTurn {
   JobQueue& queue_;
   Duration now_;
   Capacity free_;
-  const Capacity at_first_;              // free_ before anything was started
-  Running running_;                      // including those started in this turn
-  std::deque<RunningJob> started_;       // of this turn
+  const Capacity at_first_;         // free_ before anything was started
+  Running running_;                 // including those started in this turn
+  std::deque<RunningJob> started_;  // of this turn
   std::map<JobId, const RunningJob*> by_id_;
-  std::optional<RoomInAll> in_all_;      // of free_
-  std::optional<Capacity> emptied_;      // what is free when nothing runs
-  std::optional<Capacity> shadow_;       // what is free when the reservation begins, without the reserved room
-  std::optional<Capacity> both_;         // what is free now and also then
-  std::deque<WaitingJob> fewer_;         // jobs that reserve for fewer tasks than they want
-  const WaitingJob* first_ = nullptr;    // the job with the reservation
-  bool blocked_ = false;               // a rule is switched off
+  std::optional<RoomInAll> in_all_;                   // of free_
+  std::optional<Capacity> emptied_;                   // what is free when nothing runs
+  std::optional<Capacity> shadow_;                    // what is free when the reservation begins, without the reserved room
+  std::optional<Capacity> both_;                      // what is free now and also then
+  std::deque<WaitingJob> fewer_;                      // jobs that reserve for fewer tasks than they want
+  const WaitingJob* first_ = nullptr;                 // the job with the reservation
+  bool blocked_ = false;                              // a rule is switched off
   std::string demand_;                                // of the job under consideration
   std::map<std::string, std::string> on_empty_;       // as in JobQueue, for the jobs that wait now
   std::set<std::string> no_room_now_, no_room_then_;  // demands that found no room in free_, in both_

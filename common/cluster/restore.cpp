@@ -24,10 +24,8 @@ std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
         return info.place != 0 && c.info.place == info.place && c.info.path == info.path && c.info.digest == info.digest &&
                c.info.complete == info.complete;
       });
-      if (same != all.end())
-        same->hosts.push_back(host);
-      else
-        all.push_back({info, {host}, 0});
+      if (same != all.end()) same->hosts.push_back(host);
+      else all.push_back({info, {host}, 0});
     }
   std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) { return a.info.step > b.info.step; });
   return all;
@@ -49,9 +47,8 @@ Generation writer(const JobRecord& job, const Candidate& c, const std::vector<Re
   const bool others_see = std::ranges::any_of(found, [&](const auto& f) { return ran(f.host) == job.generation; });
   const auto lies_beside = [&](const CheckpointRecord& r) {
     return std::ranges::any_of(found, [&](const auto& f) {
-      return std::ranges::find(c.hosts, f.host) != c.hosts.end() && std::ranges::any_of(f.list, [&](const auto& info) {
-        return info.path == r.info.path && info.digest == r.info.digest;
-      });
+      return std::ranges::find(c.hosts, f.host) != c.hosts.end() &&
+             std::ranges::any_of(f.list, [&](const auto& info) { return info.path == r.info.path && info.digest == r.info.digest; });
     });
   };
   const bool elsewhere = std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
@@ -76,9 +73,7 @@ RestoreChoice::RestoreChoice(const JobRecord& job, Rules rules)
   if (skip_newest_) skip_from_step_ = job.restored->step;
 }
 
-bool RestoreChoice::pinned() const {
-  return spec_.restore != "auto" && spec_.restore != "never" && !job_.committed_once;
-}
+bool RestoreChoice::pinned() const { return spec_.restore != "auto" && spec_.restore != "never" && !job_.committed_once; }
 
 const CheckpointRecord* RestoreChoice::newest_known(std::int64_t above) const {
   const CheckpointRecord* newest = nullptr;
@@ -94,10 +89,10 @@ bool RestoreChoice::lacks_newest(const std::vector<Found>& found) const {
   if (std::ranges::all_of(found, [](const Found& f) { return f.list.empty(); })) return true;
   const CheckpointRecord* newest = newest_known(-1);
   return newest != nullptr && std::ranges::none_of(found, [&](const Found& f) {
-    return std::ranges::any_of(f.list, [&](const auto& info) {
-      return info.complete && info.path == newest->info.path && info.digest == newest->info.digest;
-    });
-  });
+           return std::ranges::any_of(f.list, [&](const auto& info) {
+             return info.complete && info.path == newest->info.path && info.digest == newest->info.digest;
+           });
+         });
 }
 
 std::optional<RestoreChoice::Away> RestoreChoice::awaited(std::int64_t above) const {
@@ -131,10 +126,8 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
   waited_ = waited;
   for (Candidate& c : all) {
     c.generation = writer(job_, c, found);
-    if (from_scratch_)
-      stale_.push_back(std::move(c));
-    else if (pinned() || !job_.is_stale(c.generation, c.info.step))
-      candidates_.push_back(std::move(c));
+    if (from_scratch_) stale_.push_back(std::move(c));
+    else if (pinned() || !job_.is_stale(c.generation, c.info.step)) candidates_.push_back(std::move(c));
     else if (c.generation != 0)  // otherwise it is not this job's and stays
       stale_.push_back(std::move(c));
   }
@@ -189,8 +182,7 @@ void RestoreChoice::verified(const Status& result) {
   }
   std::string why = "newest that verifies";
   if (skip_newest_ && c.info.step < skip_from_step_)
-    why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) +
-          ": the one before";
+    why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) + ": the one before";
   if (pinned()) why = "as the job asks";
   if (!unreadable_.empty()) why += "; " + unreadable_;
   decision_ = step_of(Kind::chosen, c, why);

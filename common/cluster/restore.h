@@ -57,7 +57,7 @@ class RestoreChoice {
   // `away`: hosts that gave no answer and may come back. `waited`: timing.restoreWait is over.
   void scanned(const std::vector<Found>& found, const std::set<NodeId>& away, bool waited);
   void verified(const Status& result);  // one that is not damaged but cannot be read is passed over and stays
-  void quarantined();  // done, or tried
+  void quarantined();                   // done, or tried
 
  private:
   const CheckpointRecord* newest_known(std::int64_t above) const;
@@ -76,7 +76,7 @@ class RestoreChoice {
   std::set<NodeId> away_;
   std::vector<Candidate> candidates_, skipped_;
   std::size_t next_ = 0;
-  std::string unreadable_;  // the newest that was passed over as unreadable, and why
+  std::string unreadable_;        // the newest that was passed over as unreadable, and why
   std::vector<Candidate> stale_;  // candidates to quarantine once the choice is made
   std::optional<Step> decision_;
   Step step_{Step::Kind::scan, {}, "", false, {}, -1};

@@ -22,11 +22,11 @@ using Score = std::array<std::uint32_t, 5>;
 // What an attempt knows of a host at this moment.
 struct HostNow {
   HostNumber host = 0;
-  std::uint32_t slots = 0;   // tasks of the role that it can still take
-  std::uint32_t own = 0;     // tasks of this job here
-  std::uint32_t load = 0;    // tasks of all jobs here
-  std::uint32_t rack = 0;    // rank of its rack; racks that hold more of the job come first
-  bool avoided = false;      // it has GPUs, and the role prefers hosts without
+  std::uint32_t slots = 0;  // tasks of the role that it can still take
+  std::uint32_t own = 0;    // tasks of this job here
+  std::uint32_t load = 0;   // tasks of all jobs here
+  std::uint32_t rack = 0;   // rank of its rack; racks that hold more of the job come first
+  bool avoided = false;     // it has GPUs, and the role prefers hosts without
 };
 
 // `left`: tasks of the role that are yet to be placed.

@@ -24,9 +24,7 @@ Sizes fewest(const JobRecord& job, bool waited, bool in_parts) {
 
 // A job that was preempted while it ran with fewer tasks than wanted had no room for all of them before: if it waited
 // for that, it might never run again.
-bool goes_on(const JobRecord& job) {
-  return job.run_started || (job.preempted.by != 0 && !job.shrunk.empty());
-}
+bool goes_on(const JobRecord& job) { return job.run_started || (job.preempted.by != 0 && !job.shrunk.empty()); }
 
 }  // namespace
 
@@ -88,8 +86,8 @@ std::string runs_with(const JobRecord& job) {
   if (!can_leave(job)) return "";
   std::string text;
   for (const auto& [name, whole] : job.shrunk)
-    text += (text.empty() ? "runs with " : ", ") + std::to_string(job.spec.roles.at(name).replicas) + " of " + std::to_string(whole) +
-            " " + name;
+    text += (text.empty() ? "runs with " : ", ") + std::to_string(job.spec.roles.at(name).replicas) + " of " + std::to_string(whole) + " " +
+            name;
   return text;
 }
 

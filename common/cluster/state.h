@@ -31,13 +31,9 @@ enum class JobState : unsigned char {
   failed,
   cancelled
 };
-constexpr JobState enum_last(JobState) {
-  return JobState::cancelled;
-}
+constexpr JobState enum_last(JobState) { return JobState::cancelled; }
 std::string_view to_string(JobState s);
-inline bool is_final(JobState s) {
-  return s >= JobState::succeeded;
-}
+inline bool is_final(JobState s) { return s >= JobState::succeeded; }
 
 using job::TaskState;
 
@@ -78,15 +74,15 @@ struct TaskRecord {
   std::uint32_t consecutive_failures = 0;
   AttemptNumber restart_attempt = 0;  // a user asked to end this attempt and start the next, which costs no budget
   std::vector<Duration> failures;     // times of failures within the threshold's window; at most its count
-  bool given_up = false;             // failed for good while its job goes on without it (a dynamic worker)
+  bool given_up = false;              // failed for good while its job goes on without it (a dynamic worker)
   bool left_running = false;          // ran when its job ended under cleanPodPolicy None
   std::string reason;
-  std::uint64_t placed = 0;           // index of the entry that placed it there
-  Duration lease{0};                  // the longest lease that this assignment ever had; 0: its host may run it without one
-  std::uint64_t leased = 0;           // index of the report that first named a lease
-  bool lease_frozen = false;          // by its host's report
-  Duration stood_still{0};            // by its host's report, see TaskObservation
-  AttemptNumber spared_attempt = 0;   // newest attempt whose exit counts in no budget: its job stood still, or its host ended it
+  std::uint64_t placed = 0;          // index of the entry that placed it there
+  Duration lease{0};                 // the longest lease that this assignment ever had; 0: its host may run it without one
+  std::uint64_t leased = 0;          // index of the report that first named a lease
+  bool lease_frozen = false;         // by its host's report
+  Duration stood_still{0};           // by its host's report, see TaskObservation
+  AttemptNumber spared_attempt = 0;  // newest attempt whose exit counts in no budget: its job stood still, or its host ended it
   template <class V>
   void fields(V& v) {
     v("place", place);
@@ -122,9 +118,7 @@ struct TaskRecord {
 };
 
 enum class CheckpointState : unsigned char { complete, verified, damaged, quarantined, deleted };
-constexpr CheckpointState enum_last(CheckpointState) {
-  return CheckpointState::deleted;
-}
+constexpr CheckpointState enum_last(CheckpointState) { return CheckpointState::deleted; }
 
 // A host that has a checkpoint.
 struct CheckpointPlace {
@@ -155,9 +149,7 @@ struct CheckpointRecord {
     v("places", places);
   }
 };
-inline bool is_good(CheckpointState s) {
-  return s == CheckpointState::complete || s == CheckpointState::verified;
-}
+inline bool is_good(CheckpointState s) { return s == CheckpointState::complete || s == CheckpointState::verified; }
 
 // Where a generation began: what earlier generations wrote beyond that step is a branch that was left behind.
 struct RestorePoint {
@@ -243,9 +235,7 @@ inline constexpr Duration kConsequence = 60s;
 
 // What users or the rules want of a job.
 enum class Goal : unsigned char { run, suspend, end };
-constexpr Goal enum_last(Goal) {
-  return Goal::end;
-}
+constexpr Goal enum_last(Goal) { return Goal::end; }
 
 // The job that this one makes room for, or made room for when it last ended.
 struct Preempted {
@@ -260,15 +250,12 @@ struct Preempted {
 
 // Why the current generation is being stopped before a next one begins.
 enum class Halt : unsigned char { none, recovery, replace, requested, scale, rerun };
-constexpr Halt enum_last(Halt) {
-  return Halt::rerun;
-}
+constexpr Halt enum_last(Halt) { return Halt::rerun; }
 
 struct JobRecord {
   JobId id = 0;
   job::JobSpec spec;
-  std::string
-      submitted_spec;  // encoded, as submitted: scale changes `spec`, while "same content" is decided by this
+  std::string submitted_spec;  // encoded, as submitted: scale changes `spec`, while "same content" is decided by this
   job::User user;
   std::string request_id;
   NodeId package_host;  // the host that the package came from; "": not known
@@ -278,8 +265,8 @@ struct JobRecord {
   JobState state = JobState::pending;
   std::string reason;
   Goal goal = Goal::run;
-  bool deleting = false;  // forget it once nothing of it runs
-  bool replaced = false;  // deleting, and its name belongs to a newer job already
+  bool deleting = false;       // forget it once nothing of it runs
+  bool replaced = false;       // deleting, and its name belongs to a newer job already
   std::string delete_request;  // the request that began it; the same request sent again changes nothing
 
   Generation generation = 0;         // the newest; 0: none yet
@@ -306,16 +293,15 @@ struct JobRecord {
   bool committed_once = false;  // a complete checkpoint of this job was seen
   std::optional<job::Restore> restored;
   std::string restored_digest;
-  std::uint32_t fruitless_restores =
-      0;  // consecutive failures of generations restored from restored_digest without progress
-  bool from_scratch = false;  // a user asked that the next generation restore nothing
+  std::uint32_t fruitless_restores = 0;  // consecutive failures of generations restored from restored_digest without progress
+  bool from_scratch = false;             // a user asked that the next generation restore nothing
   // restore points of generations, without those that a later generation which began makes needless
   std::vector<RestorePoint> lineage;
-  bool unbegun = false;                      // nothing of the newest generation has started yet, so it has left nothing behind
-  std::map<NodeId, Generation> ran;          // by host: the newest generation with tasks there
+  bool unbegun = false;              // nothing of the newest generation has started yet, so it has left nothing behind
+  std::map<NodeId, Generation> ran;  // by host: the newest generation with tasks there
   // by host of the newest generation: the one before its tasks came there; missing: there was none
   std::map<NodeId, Generation> ran_before;
-  std::uint64_t restored_place = 0;          // place of the files of `restored` that were verified
+  std::uint64_t restored_place = 0;             // place of the files of `restored` that were verified
   std::optional<Duration> restore_waits_since;  // since when its newest checkpoint is only on hosts that are away (timing.restoreWait)
 
   Preempted preempted;            // set until the job has a place again
@@ -346,7 +332,7 @@ struct JobRecord {
   std::vector<Duration> charges;      // times of exits that were counted against its budget, within kConsequence; without losses of hosts
   // A task of the job has failed for good, but its cause may be something elsewhere that is yet to be reported. The coordinator decides.
   std::optional<Duration> doubted;
-  std::string doubt;                  // the reason with which it would fail
+  std::string doubt;  // the reason with which it would fail
 
   NodeId waits_for_host;      // a host that is away and may run what must not run twice; "": none
   NodeId frozen_on;           // the host of the task in `must_be_frozen`; "": none

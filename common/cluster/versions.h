@@ -21,9 +21,9 @@ inline constexpr std::uint32_t kNewestVersion = 2;
 
 // Why a program stopped applying the log: it cannot read the next entry. Its state stays that before the entry.
 struct Behind {
-  std::uint64_t index = 0;   // of the entry or the snapshot
-  std::uint32_t needs = 0;   // the version needed; 0: not known, since the entry cannot be decoded
-  std::string cause;         // for people
+  std::uint64_t index = 0;  // of the entry or the snapshot
+  std::uint32_t needs = 0;  // the version needed; 0: not known, since the entry cannot be decoded
+  std::string cause;        // for people
 };
 
 }  // namespace dtrain::cluster

@@ -76,13 +76,10 @@ class VictimSearch {
     for (const TaskPlacement& place : choice.placements) nodes.insert(place.node);
     Running kept;
     for (const RunningJob* job : candidates_)
-      if (std::any_of(job->placements.begin(), job->placements.end(),
-                      [&](const TaskPlacement& p) { return nodes.contains(p.node); }))
+      if (std::any_of(job->placements.begin(), job->placements.end(), [&](const TaskPlacement& p) { return nodes.contains(p.node); }))
         kept.push_back(job);
-    if (auto fewer = try_set(kept))
-      choice = std::move(*fewer);
-    else
-      kept = candidates_;
+    if (auto fewer = try_set(kept)) choice = std::move(*fewer);
+    else kept = candidates_;
     tries_ = 0;
     for (std::size_t i = kept.size(); i-- > 0 && !tired();) {
       Running fewer = kept;
@@ -105,8 +102,7 @@ class VictimSearch {
 
 }  // namespace
 
-std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free,
-                                           std::vector<const RunningJob*> candidates) {
+std::optional<VictimChoice> choose_victims(const WaitingJob& job, const Capacity& free, std::vector<const RunningJob*> candidates) {
   return VictimSearch(job, free, std::move(candidates)).run();
 }
 

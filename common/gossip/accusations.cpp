@@ -25,7 +25,7 @@ void Core::accuse(const MemberId& id, std::uint64_t incarnation) {
   const auto found = suspicions_.find(id);
   if (found != suspicions_.end() && found->second.accused_by(id_)) return;
   wire::Rumour rumour{RumourKind::suspect, id, incarnation, id_, nullptr, nullptr, {}};
-  if (hear_suspect(rumour)) tell(std::move(rumour));
+  if (merge_suspect(rumour)) tell(std::move(rumour));
   look_around();
 }
 
@@ -35,21 +35,18 @@ void Core::look_around() {
   if (!with(Rule::freeze_without_quorum) || !once(Topic::looked_around, id_, 2s)) return;
   const std::vector<MemberId> neighbours = rings_.neighbours();
   for (const MemberId& id : neighbours)
-    if (const Slot slot = table_.find(id); slot != kNone && !probed_already(id))
-      probe(slot, Probe::Why::watch);
+    if (const Slot slot = table_.find(id); slot != kNone && !probed_already(id)) probe(slot, Probe::Why::watch);
 }
 
 void Core::accuse_told(const MemberId& id, std::uint64_t incarnation) {
   const Slot slot = table_.find(id);
   // A row that is already suspect has accusers that count.
-  if (slot == kNone ||
-      (table_.at(slot).state() == State::suspect && table_.at(slot).incarnation >= incarnation))
-    return;
+  if (slot == kNone || (table_.at(slot).state() == State::suspect && table_.at(slot).incarnation >= incarnation)) return;
   wire::Rumour rumour{RumourKind::suspect, id, incarnation, id_, nullptr, nullptr, {}};
-  if (hear_suspect(rumour)) tell(std::move(rumour));
+  if (merge_suspect(rumour)) tell(std::move(rumour));
 }
 
-bool Core::hear_suspect(const wire::Rumour& rumour) {
+bool Core::merge_suspect(const wire::Rumour& rumour) {
   const Slot slot = table_.find(rumour.subject);
   if (slot == kNone) return false;
   const Member& member = table_.at(slot);
@@ -62,9 +59,7 @@ bool Core::hear_suspect(const wire::Rumour& rumour) {
     time_suspicion(rumour.subject, found->second);
     return true;
   }
-  if (std::pair(rumour.incarnation, State::suspect) <=
-      std::pair(std::uint64_t{member.incarnation}, member.state()))
-    return false;
+  if (std::pair(rumour.incarnation, State::suspect) <= std::pair(std::uint64_t{member.incarnation}, member.state())) return false;
   begin_suspicion(slot, rumour.incarnation, accuser);
   return true;
 }
@@ -77,8 +72,8 @@ MemberId Core::counted(const MemberId& accuser) {
 
 void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser) {
   const MemberId id = table_.at(slot).identity->id;
-  SuspicionTimes times{options_.suspicion_min, options_.suspicion_max,
-                       wanted_confirmations(options_.confirmations, table_.in_service()), false};
+  SuspicionTimes times{options_.suspicion_min, options_.suspicion_max, wanted_confirmations(options_.confirmations, table_.in_service()),
+                       false};
   times.accuser_counts_once = with(Rule::accuser_counts_once);
   // Rule 17: a node in bad local health gives the longest time.
   times.start_at_max = !health_.healthy() && with(Rule::bad_health_starts_at_max);
@@ -87,10 +82,8 @@ void Core::begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId&
   time_suspicion(id, suspicions_.emplace(id, Suspicion(incarnation, accuser, now_, times)).first->second);
   const Member& member = table_.at(slot);
   if (!with(Rule::confirm_on_demand)) return;
-  if (accuser == id_)
-    ask_to_confirm(member);
-  else if (linked(member) && !probed_already(id))
-    probe(slot, Probe::Why::watch);  // this node's link to it is warm: a quick second opinion
+  if (accuser == id_) ask_to_confirm(member);
+  else if (linked(member) && !probed_already(id)) probe(slot, Probe::Why::watch);  // this node's link to it is warm: a quick second opinion
 }
 
 // The wait is for confirmations, so others are asked to probe it now instead of by chance.
@@ -104,10 +97,8 @@ void Core::ask_to_confirm(const Member& member) {
 // the verdict, ask at the deadline. So no verdict is passed without a question, and rarely do all ask.
 void Core::time_suspicion(const MemberId& id, const Suspicion& suspicion) {
   Instant at = suspicion.deadline();
-  if (const auto asked = questioned_.find(id); asked != questioned_.end())
-    at = std::max(at, asked->second);
-  else if (suspicion.accused_by(id_))
-    at -= options_.probe_total;
+  if (const auto asked = questioned_.find(id); asked != questioned_.end()) at = std::max(at, asked->second);
+  else if (suspicion.accused_by(id_)) at -= options_.probe_total;
   timers_.set(Timers::of(Wait::suspicion, id), std::max(at, now_));
 }
 
@@ -140,15 +131,13 @@ void Core::suspicion_ends(const MemberId& id) {
   if (slot == kNone) return;
   const Member& member = table_.at(slot);
   const auto found = suspicions_.find(id);
-  const bool same = member.state() == State::suspect && found != suspicions_.end() &&
-                    found->second.incarnation() == member.incarnation;
+  const bool same = member.state() == State::suspect && found != suspicions_.end() && found->second.incarnation() == member.incarnation;
   if (!same && with(Rule::stale_timer_checked)) return;
   if (!member.in_service()) return;
   if (found != suspicions_.end() && with(Rule::freeze_without_quorum)) {
     if (frozen_) return;  // timed anew when the freeze ends
     if (without_quorum())
-      return begin_freeze(std::to_string(table_.count(State::suspect)) + " of " +
-                          std::to_string(table_.in_service()) +
+      return begin_freeze(std::to_string(table_.count(State::suspect)) + " of " + std::to_string(table_.in_service()) +
                           " members do not answer and no majority is left");
     // Nobody answered this node in the meantime and nobody else accuses the member: this node may be the one that is cut off.
     if (last_pong_ < found->second.started() && found->second.confirmations() == 0 && table_.in_service() > 2)
@@ -172,8 +161,7 @@ void Core::suspicion_ends(const MemberId& id) {
 
 void Core::decide(Slot slot, RumourKind kind, std::uint64_t incarnation, std::string reason) {
   wire::Rumour rumour{kind, table_.at(slot).identity->id, incarnation, id_, nullptr, nullptr, reason};
-  transition(slot, kind == RumourKind::down ? State::down : State::dead, incarnation, nullptr,
-             std::move(reason));
+  transition(slot, kind == RumourKind::down ? State::down : State::dead, incarnation, nullptr, std::move(reason));
   tell(std::move(rumour));
 }
 
@@ -181,8 +169,7 @@ void Core::decide(Slot slot, RumourKind kind, std::uint64_t incarnation, std::st
 
 bool Core::many_suspected() const {
   const std::uint64_t suspects = table_.count(State::suspect);
-  return suspects >= options_.freeze_least &&
-         suspects * 100 > std::uint64_t{options_.freeze_percent} * table_.in_service();
+  return suspects >= options_.freeze_least && suspects * 100 > std::uint64_t{options_.freeze_percent} * table_.in_service();
 }
 
 // Which side of a cut is this node on? Not on the larger one if no majority is left, nor if most of its own probes fail.
@@ -199,9 +186,8 @@ void Core::begin_freeze(std::string why) {
   frozen_since_ = now_;
   timers_.set(Timers::of(Wait::freeze), now_ + kFreezeCheck);
   if (tells_suspicions()) timers_.set(Timers::of(Wait::sync), now_ + phase(kFrozenSync));
-  change(
-      ChangeKind::frozen, *identity_, incarnation_,
-      std::move(why) + ": this node may be cut off, so it declares nobody dead; check this host's network");
+  change(ChangeKind::frozen, *identity_, incarnation_,
+         std::move(why) + ": this node may be cut off, so it declares nobody dead; check this host's network");
 }
 
 void Core::watch_freeze() {
@@ -232,8 +218,7 @@ void Core::act(const OthersLost&) {
 void Core::check_gone(const Member& member) {
   const wire::Identity& who = *member.identity;
   const auto found = checks_.find(who.address);
-  if (found != checks_.end() && found->second.member == who.id && now_ - found->second.asked < kCheckAgain)
-    return;
+  if (found != checks_.end() && found->second.member == who.id && now_ - found->second.asked < kCheckAgain) return;
   if (checks_.size() >= kChecks) checks_.clear();  // answers that never came
   checks_[who.address] = {who.id, member.incarnation, now_};
   out_->checks.push_back({who.address});
@@ -252,7 +237,7 @@ void Core::act(const GoneChecked& checked) {
   if (member.in_service()) {
     if (checked.answer == Answer::refused) {
       wire::Rumour rumour{RumourKind::gone, check.member, check.incarnation, id_, nullptr, nullptr, {}};
-      if (hear_gone(rumour)) tell(std::move(rumour));
+      if (merge_gone(rumour)) tell(std::move(rumour));
     } else if (!probed_already(check.member)) {
       probe(slot, Probe::Why::watch);  // it may be starting again, or be stopped: only a pong proves life
     }
@@ -263,19 +248,17 @@ void Core::act(const GoneChecked& checked) {
   if (checked.answer != Answer::silent) {
     silences_.erase(check.member);
   } else if (++silences_[check.member] == kSilences) {
-    wire::Rumour rumour{RumourKind::suspect,     check.member, check.incarnation, id_, nullptr, nullptr,
-                        std::string(kSilentHost)};
+    wire::Rumour rumour{RumourKind::suspect, check.member, check.incarnation, id_, nullptr, nullptr, std::string(kSilentHost)};
     if (silent_witness(slot, check.incarnation, id_)) tell(std::move(rumour));
   }
 }
 
-bool Core::hear_gone(const wire::Rumour& rumour) {
+bool Core::merge_gone(const wire::Rumour& rumour) {
   const Slot slot = table_.find(rumour.subject);
   if (slot == kNone) return false;
   const Member& member = table_.at(slot);
   if (rumour.incarnation < member.incarnation ||
-      std::pair(rumour.incarnation, State::down) <=
-          std::pair(std::uint64_t{member.incarnation}, member.state()))
+      std::pair(rumour.incarnation, State::down) <= std::pair(std::uint64_t{member.incarnation}, member.state()))
     return false;
   Gone& gone = gone_[rumour.subject];
   if (!count_witness(gone, rumour.incarnation, counted(rumour.from))) return false;
@@ -283,10 +266,8 @@ bool Core::hear_gone(const wire::Rumour& rumour) {
     decide(slot, RumourKind::down, rumour.incarnation, "its connections closed and new ones are refused");
     return false;  // "down" says more than the suspicion
   }
-  if (rumour.from == id_)
-    ask_to_confirm(member);
-  else if (linked(member))
-    check_gone(member);
+  if (rumour.from == id_) ask_to_confirm(member);
+  else if (linked(member)) check_gone(member);
   return true;
 }
 

@@ -28,20 +28,19 @@ Core::Claim Core::claim(const wire::Identity& who, bool stranger) const {
   if (claim.verdict == Verdict::free && stranger) {
     // Members of this node's record that have not come back since its start keep their names as well.
     for (const auto& [id, peer] : absent_)
-      if (peer->name == who.name && id != who.id && peer->address != who.address &&
-          tombstones_.count(id) == 0 && now_ - started_ < options_.reclaim) {
+      if (peer->name == who.name && id != who.id && peer->address != who.address && tombstones_.count(id) == 0 &&
+          now_ - started_ < options_.reclaim) {
         claim.verdict = Verdict::taken;
-        claim.why = "name " + who.name + " belongs to node " + id.text() +
-                    " of this cluster, not seen since this node's start";
+        claim.why = "name " + who.name + " belongs to node " + id.text() + " of this cluster, not seen since this node's start";
       }
     return claim;
   }
   if (claim.verdict != Verdict::taken) return claim;
   const Member& holder = table_.at(claim.holder);
   const bool name = holder.identity->name == who.name;
-  claim.why = std::string(name ? "name " : "address ") + (name ? who.name : who.address.text()) +
-              " belongs to node " + holder.identity->name + " (" + holder.identity->id.text() + ", " +
-              holder.identity->address.text() + ", " + wire::to_string(holder.state()) + ")";
+  claim.why = std::string(name ? "name " : "address ") + (name ? who.name : who.address.text()) + " belongs to node " +
+              holder.identity->name + " (" + holder.identity->id.text() + ", " + holder.identity->address.text() + ", " +
+              wire::to_string(holder.state()) + ")";
   return claim;
 }
 
@@ -49,9 +48,7 @@ void Core::give_way(const wire::Identity& to) {
   std::vector<Slot> holders;
   const auto look = [&](Slot slot) {
     const Member& holder = table_.at(slot);
-    if (holder.identity->id != to.id && holder.state() != State::left &&
-        holder.identity->address == to.address)
-      holders.push_back(slot);
+    if (holder.identity->id != to.id && holder.state() != State::left && holder.identity->address == to.address) holders.push_back(slot);
     return false;
   };
   table_.each_named(to.name, look);
@@ -82,8 +79,7 @@ bool Core::leave_absent(const wire::IdentityPtr& peer, std::uint64_t incarnation
 
 void Core::leave(Slot slot, std::string reason) {
   const Member& member = table_.at(slot);
-  wire::Rumour rumour{
-      wire::RumourKind::left, member.identity->id, member.incarnation, id_, nullptr, nullptr, reason};
+  wire::Rumour rumour{wire::RumourKind::left, member.identity->id, member.incarnation, id_, nullptr, nullptr, reason};
   transition(slot, State::left, member.incarnation, nullptr, std::move(reason));
   tell(std::move(rumour));
 }

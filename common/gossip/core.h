@@ -34,7 +34,7 @@ namespace dtrain::gossip {
 
 class Core {
  public:
-  Core(Self self, Options options, Rng rng, Log& log);
+  Core(Self self, MembershipOptions options, Rng rng, Log& log);
 
   void step(Instant now, const Input& input, Outputs& out);
   Instant deadline() const { return timers_.next(); }
@@ -104,7 +104,7 @@ class Core {
     std::uint64_t incarnation = 0;
     Instant asked{};
   };
-  struct SeenAt {  // an address at which peers see this node
+  struct SeenAt {           // an address at which peers see this node
     std::set<MemberId> by;  // at most kSeers; only the latest statement of each counts
     bool said = false;
   };
@@ -114,33 +114,21 @@ class Core {
     bool reaped = false;  // its row was here; false: only an accusation of an unknown member was heard
   };
 
-  enum class Topic : std::uint8_t {
-    looked_around,
-    called_roll,
-    missed,
-    told,
-    told_fact,
-    full,
-    copied,
-    refuted_copy,
-    conflict,
-    refused
-  };
+  enum class Topic : std::uint8_t { looked_around, called_roll, missed, told, told_fact, full, copied, refuted_copy, conflict, refused };
 
   static constexpr Duration kLinksSpread = 300ms;  // links change at most this often, at a random phase
   static constexpr Duration kSaveDelay = 10s;      // the record is saved at most this often
   static constexpr Duration kSyncSoon = 1s;        // delay after a member came back, at a random phase
   static constexpr Duration kFreezeCheck = 250ms;
-  static constexpr Duration kFrozenSync = 5s;  // between two syncs while frozen
-  static constexpr Duration kPulseGrace = 250ms;  // a ping may be this late before it counts as missed
-  static constexpr Duration kCheckAgain = 1s;     // the same address is not checked more often
-  static constexpr Duration kBuryAgain = 60s;     // a tombstone's time is renewed at most this often
-  static constexpr std::size_t kChecks =
-      1024;  // in flight; beyond, all are forgotten, and asked for again when needed
-  static constexpr std::size_t kProbes = 1024;   // in flight; beyond, none is begun
-  static constexpr std::size_t kSeers = 3;         // peers that must agree before this node reports that they see it at another address
-  static constexpr std::size_t kSeenAddresses = 8;  // addresses that are counted; further ones are not
-  static constexpr std::uint32_t kSilences = 3;  // unanswered checks of a down member's host before the host counts as silent
+  static constexpr Duration kFrozenSync = 5s;        // between two syncs while frozen
+  static constexpr Duration kPulseGrace = 250ms;     // a ping may be this late before it counts as missed
+  static constexpr Duration kCheckAgain = 1s;        // the same address is not checked more often
+  static constexpr Duration kBuryAgain = 60s;        // a tombstone's time is renewed at most this often
+  static constexpr std::size_t kChecks = 1024;       // in flight; beyond, all are forgotten, and asked for again when needed
+  static constexpr std::size_t kProbes = 1024;       // in flight; beyond, none is begun
+  static constexpr std::size_t kSeers = 3;           // peers that must agree before this node reports that they see it at another address
+  static constexpr std::size_t kSeenAddresses = 8;   // addresses that are counted; further ones are not
+  static constexpr std::uint32_t kSilences = 3;      // unanswered checks of a down member's host before the host counts as silent
   static constexpr std::uint32_t kProbesJudged = 8;  // of this node's own last probes, to judge whether it is cut off
   // Highest life that counts: the incarnations and versions made from it stay far from their limits.
   static constexpr std::uint64_t kMostLives = std::uint64_t{1} << 29;
@@ -158,9 +146,7 @@ class Core {
   Duration jittered(Duration period);  // 3/4 to 5/4 of the period
   void change(ChangeKind kind, const wire::Identity& who, std::uint64_t incarnation, std::string detail = {});
   void change_to(State state, const wire::Identity& who, std::uint64_t incarnation, std::string detail);
-  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
-    log_.write(level, event, fields);
-  }
+  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) { log_.write(level, event, fields); }
   // True at most once in `every` for this topic and subject; bounded memory.
   bool once(Topic topic, const MemberId& subject, Duration every);
   const Member& self_row() const { return table_.at(self_slot_); }
@@ -181,27 +167,26 @@ class Core {
   void act(const StopAsked&);
   void act(const OthersLost&);
   void receive(const Received& m, const wire::Gossip& body);
-  void hear_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller);
+  void merge_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller);
   void leave(Slot slot, std::string reason);
-  void say_goodbye(wire::Rumour rumour);
+  void announce_end(wire::Rumour rumour);
   Slot in_service_at(const wire::Endpoint& address) const;
   // Tells a sender what is said of it, if it does not know.
   void answer_stale(const Received& m);
 
   // ---- merging.cpp. The functions return true if the rumour was news, which is then passed on.
-  bool hear(const wire::Rumour& rumour, const MemberId& teller);
-  bool hear_alive(const wire::Rumour& rumour, const MemberId& teller);
-  void hear_of_myself(const wire::Rumour& rumour);
+  bool merge(const wire::Rumour& rumour, const MemberId& teller);
+  bool merge_alive(const wire::Rumour& rumour, const MemberId& teller);
+  void merge_about_myself(const wire::Rumour& rumour);
   void raise_fact(wire::FactKey key, std::uint64_t above);
-  bool hear_final(const wire::Rumour& rumour);  // down, dead, left
-  bool hear_fact(const wire::Rumour& rumour);
+  bool merge_final(const wire::Rumour& rumour);  // down, dead, left
+  bool merge_fact(const wire::Rumour& rumour);
   void merge_row(const wire::Row& row, const MemberId& teller);
   void merge_state(const wire::Row& row, const MemberId& teller);
   void know_before_accusing(Slot slot, const wire::Row& row, const MemberId& teller);
   void insert(Member member, std::string detail);
   // The one place where a row changes its state, incarnation or identity.
-  void transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity,
-                  std::string detail);
+  void transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity, std::string detail);
   void each_candidate(const Rings::Visit& visit) const;  // candidates for neighbours
   std::uint64_t transmission_members() const;
   void absent_from_service(const Member& member);
@@ -213,8 +198,8 @@ class Core {
   void members_changed(bool neighbours_changed);
 
   // ---- accusations.cpp
-  bool hear_suspect(const wire::Rumour& rumour);
-  bool hear_gone(const wire::Rumour& rumour);
+  bool merge_suspect(const wire::Rumour& rumour);
+  bool merge_gone(const wire::Rumour& rumour);
   void accuse(const MemberId& id, std::uint64_t incarnation);  // with this node's own suspicion
   void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
   void look_around();
@@ -226,7 +211,7 @@ class Core {
   void restart_suspicions();  // each suspect gets the full time again and is told of the suspicion
   void suspicion_ends(const MemberId& id);
   void decide(Slot slot, wire::RumourKind kind, std::uint64_t incarnation,
-              std::string reason);  // decides down or dead, and spreads it
+              std::string reason);                                                     // decides down or dead, and spreads it
   bool count_witness(Gone& gone, std::uint64_t incarnation, const MemberId& witness);  // true: the witness is new
   void recount_gone();
   std::size_t witnesses_wanted(const MemberId& subject) const;
@@ -249,7 +234,7 @@ class Core {
   void pulse_missed(const MemberId& of);
   Duration longest_turn() const;
   bool probe(Slot slot, Probe::Why why, bool in_turn = false);  // false: too many are in flight
-  std::uint64_t ping(Probe probe);          // returns its sequence; 0: too many are in flight
+  std::uint64_t ping(Probe probe);                              // returns its sequence; 0: too many are in flight
   void ask(std::uint64_t sequence, const Probe& probe);
   bool linked(const Member& member) const;  // this node's link to the member is likely to be warm
   void judge_probes(bool failed);
@@ -327,8 +312,7 @@ class Core {
   void flush();
   void send(const Member& to, wire::GossipBody body);
   void answer(const Received& m, wire::GossipBody body);
-  void send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body,
-            std::uint64_t correlation = 0);
+  void send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body, std::uint64_t correlation = 0);
   std::vector<wire::Rumour> piggyback();
   wire::Rumour accusation_of(const Member& member) const;  // what this node holds against the member; alive if nothing
   wire::Rumour alive_rumour(const Member& member) const;
@@ -336,7 +320,7 @@ class Core {
   void links_changed();
 
   // ---- set once
-  Options options_;
+  MembershipOptions options_;
   Rules rules_;
   Rng rng_;
   Log& log_;
@@ -381,7 +365,7 @@ class Core {
   std::map<std::uint64_t, Probe> probes_;
   std::uint64_t sequence_ = 0;
   std::uint64_t probe_turn_ = 0;
-  std::vector<MemberId> turns_;  // neighbours, in the order in which they are pinged next
+  std::vector<MemberId> turns_;        // neighbours, in the order in which they are pinged next
   std::uint32_t recent_failures_ = 0;  // one bit for each of this node's last probes, the newest lowest
   std::uint32_t recent_probes_ = 0;    // number of those probes
   std::map<MemberId, Pulse> pulses_;
@@ -404,7 +388,7 @@ class Core {
   bool joining_ = false;                  // waits for a JoinReply
   std::vector<wire::Endpoint> contacts_;  // asked in turn
   std::size_t contact_turn_ = 0;
-  std::size_t preferred_contacts_ = 0;    // how many of them are asked before the next seed
+  std::size_t preferred_contacts_ = 0;          // how many of them are asked before the next seed
   std::vector<wire::Endpoint> seed_endpoints_;  // as last resolved
   std::size_t joins_this_round_ = 0;
   std::uint32_t join_rounds_ = 0;
@@ -413,7 +397,7 @@ class Core {
   std::uint32_t retry_turn_ = 0;
   std::size_t seed_turn_ = 0;
   MemberId retried_away_, retried_absent_;  // the last ones retried
-  MemberId accusations_told_;  // the last one sent
+  MemberId accusations_told_;               // the last one sent
   MemberId sync_soon_with_;
   std::uint64_t sync_unless_known_ = 0;
   std::uint64_t saved_ = 0;  // hash of the record as saved

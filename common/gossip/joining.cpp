@@ -15,11 +15,11 @@ namespace dtrain::gossip {
 namespace {
 constexpr std::size_t kJoinsAtOnce = 3;
 constexpr std::size_t kJoinsBeforeSeeds = 15;  // five rounds of contacts that were in service
-constexpr std::size_t kJoinsOpen = 64;       // unanswered; beyond, the oldest is forgotten
-constexpr std::size_t kSeedEndpoints = 256;  // of one resolution; further ones are not used
-constexpr std::uint32_t kJoinRounds = 5;     // of a node that has a cluster; then only the retries go on
-constexpr std::size_t kRecordedPeers = 256;  // enough to find the cluster again
-constexpr Duration kSyncAgain = 3s;  // up to twice that after an admission: by then all know this node
+constexpr std::size_t kJoinsOpen = 64;         // unanswered; beyond, the oldest is forgotten
+constexpr std::size_t kSeedEndpoints = 256;    // of one resolution; further ones are not used
+constexpr std::uint32_t kJoinRounds = 5;       // of a node that has a cluster; then only the retries go on
+constexpr std::size_t kRecordedPeers = 256;    // enough to find the cluster again
+constexpr Duration kSyncAgain = 3s;            // up to twice that after an admission: by then all know this node
 }  // namespace
 
 void Core::join_round() {
@@ -50,8 +50,7 @@ void Core::remember_contacts(const MemberRecord& record) {
   }
   const auto first_other = contacts_.begin() + static_cast<std::ptrdiff_t>(in_service);
   const auto begin_anywhere = [this](auto from, auto to) {
-    if (to - from > 1)
-      std::rotate(from, from + static_cast<std::ptrdiff_t>(rng_.below(static_cast<std::uint64_t>(to - from))), to);
+    if (to - from > 1) std::rotate(from, from + static_cast<std::ptrdiff_t>(rng_.below(static_cast<std::uint64_t>(to - from))), to);
   };
   begin_anywhere(contacts_.begin(), first_other);
   begin_anywhere(first_other, contacts_.end());
@@ -108,8 +107,7 @@ bool Core::is_member_seed(const wire::Endpoint& seed) const {
 void Core::retry_next() {
   const bool seeds_away =
       !seeds_.empty() &&
-      (seed_endpoints_.empty() ||
-       !std::ranges::all_of(seed_endpoints_, [this](const auto& seed) { return is_member_seed(seed); }));
+      (seed_endpoints_.empty() || !std::ranges::all_of(seed_endpoints_, [this](const auto& seed) { return is_member_seed(seed); }));
   if (away_.empty() && absent_.empty() && seeds_.empty()) return;
   timers_.set(Timers::of(Wait::retry), now_ + jittered(options_.retry_period));
   if (!with(Rule::retry_dead_for_ever) || joining_) return;
@@ -136,10 +134,8 @@ bool Core::retry_away() {
   retried_away_ = *next;
   const Slot slot = table_.find(retried_away_);
   if (slot == kNone) return false;
-  if (table_.at(slot).state() == State::down)
-    check_gone(table_.at(slot));  // a connect is cheap, and shows whether the host is up
-  else
-    probe(slot, Probe::Why::retry);
+  if (table_.at(slot).state() == State::down) check_gone(table_.at(slot));  // a connect is cheap, and shows whether the host is up
+  else probe(slot, Probe::Why::retry);
   return true;
 }
 
@@ -174,43 +170,38 @@ void Core::receive(const Received& m, const wire::Join& body) {
     answer(m, std::move(reply));
   };
   const wire::IdentityPtr& who = body.self.identity;
-  if (!who || who->id != m.header.sender || who->name.empty() || who->address.port == 0)
-    return refuse("it does not say who it is");
+  if (!who || who->id != m.header.sender || who->name.empty() || who->address.port == 0) return refuse("it does not say who it is");
   if (body.cluster_name != cluster_name_ && with(Rule::other_cluster_dropped))
-    return refuse("this is cluster " + cluster_name_ + ", not " + body.cluster_name +
-                  "; check network.join and cluster.name");
+    return refuse("this is cluster " + cluster_name_ + ", not " + body.cluster_name + "; check network.join and cluster.name");
   if (who->format_min > identity_->format_max || who->format_max < identity_->format_min)
-    return refuse("its wire formats " + std::to_string(who->format_min) + ".." +
-                  std::to_string(who->format_max) +
+    return refuse("its wire formats " + std::to_string(who->format_min) + ".." + std::to_string(who->format_max) +
                   " and ours do not meet; install the same release on both");
   Claim claimed = claim(*who, true);
   if (claimed.verdict == Verdict::replaces && !m.observed_ip.empty() && m.observed_ip != who->address.ip &&
       !m.observed_ip.starts_with("127.")) {
     claimed.verdict = Verdict::taken;  // another machine claims the same address
-    claimed.why = "it advertises " + who->address.text() + " but comes from " + m.observed_ip +
-                  ", and a node " + who->name + " is known at that address";
+    claimed.why = "it advertises " + who->address.text() + " but comes from " + m.observed_ip + ", and a node " + who->name +
+                  " is known at that address";
   }
   if (claimed.verdict == Verdict::taken) {
     report_conflict(*who, body.self.incarnation, claimed);
     return refuse(claimed.why +
-                  "; choose another name or address, or if that node will not come back, on a member: " +
-                  "dtrainctl forget-node NAME");
+                  "; choose another name or address, or if that node will not come back, on a member: " + "dtrainctl forget-node NAME");
   }
   const Slot slot = table_.find(who->id);
   if (slot == kNone && table_.size() >= options_.members) return refuse("the member table is full");
   if (slot != kNone) {
     const Member& known = table_.at(slot);
-    const bool same = known.state() == State::alive && *known.identity == *who &&
-                      known.incarnation == body.self.incarnation;
+    const bool same = known.state() == State::alive && *known.identity == *who && known.incarnation == body.self.incarnation;
     if (!same && known.incarnation >= body.self.incarnation) reply.accused = known.incarnation;
   } else if (buried(who->id, body.self.incarnation)) {
     reply.accused = tombstones_.at(who->id).incarnation;
   }
   // An accused joiner must come again above the accusation: only the subject raises its incarnation.
   const wire::Rumour alive{wire::RumourKind::alive, who->id, body.self.incarnation, {}, who, nullptr, {}};
-  hear(alive, who->id);
+  merge(alive, who->id);
   for (const wire::FactPtr& fact : body.self.facts)
-    if (fact) hear({wire::RumourKind::fact, who->id, alive.incarnation, {}, nullptr, fact, {}}, who->id);
+    if (fact) merge({wire::RumourKind::fact, who->id, alive.incarnation, {}, nullptr, fact, {}}, who->id);
   next_flush_ = now_;
   reply.rows = rows_for_joiner(who->id);
   answer(m, std::move(reply));
@@ -259,8 +250,7 @@ MemberRecord Core::record() const {
     for (Slot slot = 0; slot < table_.slots() && record.book.size() < most; ++slot) {
       if (slot == self_slot_ || !table_.used(slot)) continue;
       const Member& member = table_.at(slot);
-      if (member.in_service() == in_service && member.state() != State::left)
-        record.book.push_back(*member.identity);
+      if (member.in_service() == in_service && member.state() != State::left) record.book.push_back(*member.identity);
       if (in_service) record.in_service = static_cast<std::uint32_t>(record.book.size());
     }
   for (const auto& [id, peer] : absent_)
@@ -272,15 +262,13 @@ std::uint64_t Core::hash_of_record(const MemberRecord& record) {
   std::uint64_t hash = mix64(mix64(record.cluster_id, record.left ? 1 : 0), record.in_service);
   for (const wire::Identity& peer : record.book) {
     hash = mix64(hash, mix64(peer.id, boot_hash(peer)));
-    for (const char c : peer.address.text() + peer.name + peer.key_print)
-      hash = mix64(hash, static_cast<unsigned char>(c));
+    for (const char c : peer.address.text() + peer.name + peer.key_print) hash = mix64(hash, static_cast<unsigned char>(c));
   }
   return hash;
 }
 
 void Core::save_later(Duration delay) {
-  if (!timers_.waits(Timers::of(Wait::save)) && !cluster_.none())
-    timers_.set(Timers::of(Wait::save), now_ + delay);
+  if (!timers_.waits(Timers::of(Wait::save)) && !cluster_.none()) timers_.set(Timers::of(Wait::save), now_ + delay);
 }
 
 void Core::save() {

@@ -13,15 +13,11 @@ std::uint64_t hash_of(std::string_view text) {  // FNV-1a, mixed
   return mix64(hash);
 }
 
-constexpr std::uint32_t folded(std::uint64_t hash) {
-  return static_cast<std::uint32_t>(hash >> 32);
-}
+constexpr std::uint32_t folded(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 
 }  // namespace
 
-std::uint64_t boot_hash(const wire::Identity& identity) {
-  return mix64(hash_of(identity.boot_id), identity.life);
-}
+std::uint64_t boot_hash(const wire::Identity& identity) { return mix64(hash_of(identity.boot_id), identity.life); }
 
 wire::RowSummary summary_of(const Member& member) {
   std::array<std::uint64_t, wire::kFactKeys> versions{};
@@ -48,18 +44,11 @@ FactsPtr facts_of(const std::vector<wire::FactPtr>& facts) {
   return block;
 }
 
-MemberTable::MemberTable(std::uint32_t sync_buckets)
-    : index_(std::make_shared<Index>()), tree_(sync_buckets) {}
+MemberTable::MemberTable(std::uint32_t sync_buckets) : index_(std::make_shared<Index>()), tree_(sync_buckets) {}
 
-std::uint32_t MemberTable::tag(const MemberId& id) {
-  return folded(mix64(id, 0x1d));
-}
-std::uint32_t MemberTable::tag(std::string_view name) {
-  return folded(hash_of(name));
-}
-std::uint32_t MemberTable::tag(const wire::Endpoint& address) {
-  return folded(mix64(hash_of(address.ip), address.port));
-}
+std::uint32_t MemberTable::tag(const MemberId& id) { return folded(mix64(id, 0x1d)); }
+std::uint32_t MemberTable::tag(std::string_view name) { return folded(hash_of(name)); }
+std::uint32_t MemberTable::tag(const wire::Endpoint& address) { return folded(mix64(hash_of(address.ip), address.port)); }
 
 MemberTable::Slot MemberTable::find(const MemberId& id) const {
   Slot found = kNone;
@@ -142,11 +131,10 @@ void MemberTable::remove(Slot slot) {
 
 std::size_t MemberTable::memory_bytes() const {
   const auto share = [](std::size_t bytes, long owners) { return bytes / static_cast<std::size_t>(owners); };
-  std::size_t bytes =
-      chunks_.capacity() * sizeof(chunks_[0]) + tree_.buckets().capacity() * sizeof(std::uint64_t);
+  std::size_t bytes = chunks_.capacity() * sizeof(chunks_[0]) + tree_.buckets().capacity() * sizeof(std::uint64_t);
   for (const auto& chunk : chunks_) bytes += share(sizeof(Chunk), chunk.use_count());
-  bytes += share(index_->by_id.memory_bytes() + index_->by_name.memory_bytes() +
-                     index_->by_address.memory_bytes() + index_->free.capacity() * sizeof(Slot),
+  bytes += share(index_->by_id.memory_bytes() + index_->by_name.memory_bytes() + index_->by_address.memory_bytes() +
+                     index_->free.capacity() * sizeof(Slot),
                  index_.use_count());
   return bytes;
 }

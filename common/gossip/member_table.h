@@ -40,9 +40,7 @@ struct Member {
   }
   Instant since() const { return Instant(std::chrono::milliseconds(since_ms)); }
   bool in_service() const { return wire::in_service(state()); }
-  std::uint64_t fact_version(std::size_t key) const {
-    return facts && (*facts)[key] ? (*facts)[key]->version : 0;
-  }
+  std::uint64_t fact_version(std::size_t key) const { return facts && (*facts)[key] ? (*facts)[key]->version : 0; }
 };
 static_assert(sizeof(Member) <= 48);
 
@@ -77,9 +75,7 @@ class MemberTable {
 
   std::uint32_t size() const { return size_; }
   std::uint32_t count(wire::MemberState state) const { return counts_[static_cast<std::size_t>(state)]; }
-  std::uint32_t in_service() const {
-    return count(wire::MemberState::alive) + count(wire::MemberState::suspect);
-  }
+  std::uint32_t in_service() const { return count(wire::MemberState::alive) + count(wire::MemberState::suspect); }
   const SyncTree& tree() const { return tree_; }
 
   // Takes over all rows of the other, shared until written.
@@ -117,8 +113,7 @@ void MemberTable::each_named(std::string_view name, const Visit& visit) const {
 
 template <class Visit>
 void MemberTable::each_at(const wire::Endpoint& address, const Visit& visit) const {
-  index_->by_address.each(tag(address),
-                          [&](Slot slot) { return at(slot).identity->address == address && visit(slot); });
+  index_->by_address.each(tag(address), [&](Slot slot) { return at(slot).identity->address == address && visit(slot); });
 }
 
 }  // namespace dtrain::gossip

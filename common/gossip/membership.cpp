@@ -14,23 +14,21 @@ namespace {
 constexpr Duration kLate = 100ms;
 constexpr std::size_t kSaidThings = 512;  // remembered so as not to be repeated; beyond, all are forgotten
 
-ChangeKind kind_of(wire::MemberState state) {
-  return static_cast<ChangeKind>(state);
-}
+ChangeKind kind_of(wire::MemberState state) { return static_cast<ChangeKind>(state); }
 static_assert(static_cast<int>(ChangeKind::alive) == static_cast<int>(wire::MemberState::alive));
 static_assert(static_cast<int>(ChangeKind::suspect) == static_cast<int>(wire::MemberState::suspect));
 static_assert(static_cast<int>(ChangeKind::down) == static_cast<int>(wire::MemberState::down));
 static_assert(static_cast<int>(ChangeKind::dead) == static_cast<int>(wire::MemberState::dead));
 static_assert(static_cast<int>(ChangeKind::left) == static_cast<int>(wire::MemberState::left));
 
-RumourQueue::Limits queue_limits(const Options& options) {
+RumourQueue::Limits queue_limits(const MembershipOptions& options) {
   return {options.queue_rumours, options.retransmit, options.confirmations + 1,
           Rules(options.broken_rule).hold(Rule::fewest_transmitted_first)};
 }
 
 }  // namespace
 
-Core::Core(Self self, Options options, Rng rng, Log& log)
+Core::Core(Self self, MembershipOptions options, Rng rng, Log& log)
     : options_(std::move(options)),
       rules_(options_.broken_rule),
       rng_(rng),
@@ -89,8 +87,7 @@ void Core::preload(const Core& like) {
   self_slot_ = table_.find(id_);
   if (self_slot_ == kNone) {
     self_slot_ = table_.add(mine);
-  } else if (const Member& there = self_row();
-             there.incarnation != mine.incarnation || *there.identity != *mine.identity) {
+  } else if (const Member& there = self_row(); there.incarnation != mine.incarnation || *there.identity != *mine.identity) {
     table_.set(self_slot_, mine);
   } else {
     identity_ = there.identity;
@@ -145,9 +142,7 @@ Duration Core::phase(Duration period) {
   return Duration(static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(period.count()) + 1)));
 }
 
-Duration Core::jittered(Duration period) {
-  return period * 3 / 4 + phase(period / 2);
-}
+Duration Core::jittered(Duration period) { return period * 3 / 4 + phase(period / 2); }
 
 // Starts the timers that have something to do.
 void Core::arm() {
@@ -164,14 +159,10 @@ void Core::arm() {
 }
 
 // How much longer others' answers may take because of this node: there and back.
-Duration Core::own_lag() {
-  return with(Rule::lag_counts) ? 2 * lag_.at(now_) : Duration{};
-}
+Duration Core::own_lag() { return with(Rule::lag_counts) ? 2 * lag_.at(now_) : Duration{}; }
 
 // An overloaded node opens no connection for another's question, whose answer would be late anyway.
-bool Core::overloaded() {
-  return own_lag() > kLate;
-}
+bool Core::overloaded() { return own_lag() > kLate; }
 
 void Core::run_timers() {
   // Each timer runs at most once in a step, whatever it sets, so that there is no endless loop.
@@ -182,8 +173,7 @@ void Core::run_timers() {
     if (!key) return;
     const Duration late = now_ - due;
     lag_.felt(late, now_);
-    const bool judges =
-        key->wait == Wait::probe_direct || key->wait == Wait::probe_total || key->wait == Wait::suspicion;
+    const bool judges = key->wait == Wait::probe_direct || key->wait == Wait::probe_total || key->wait == Wait::suspicion;
     if (judges && late > kLate && with(Rule::tick_gap_discards_verdicts)) {
       // Messages that arrived meanwhile wait to be read, for as long as this node was stopped.
       timers_.set(*key, now_ + (with(Rule::lag_counts) ? std::min(late, Lag::kMost) : kLate));
@@ -195,41 +185,25 @@ void Core::run_timers() {
 
 void Core::run(const Timers::Key& timer) {
   switch (timer.wait) {
-    case Wait::probe:
-      return probe_next();
-    case Wait::expect:
-      return pulse_missed(timer.id);
-    case Wait::probe_direct:
-      return ask_helpers(timer.id.low);
-    case Wait::probe_total:
-      return probe_fails(timer.id.low);
-    case Wait::relay_nack:
-      return nack(timer.id.low);
-    case Wait::relay_end:
-      return end_probe(timer.id.low);
-    case Wait::suspicion:
-      return suspicion_ends(timer.id);
-    case Wait::freeze:
-      return watch_freeze();
-    case Wait::batch:
-      return;  // sent at the end of the step
-    case Wait::links:
-      return keep_links();
-    case Wait::sync:
-      return sync_round();
+    case Wait::probe: return probe_next();
+    case Wait::expect: return pulse_missed(timer.id);
+    case Wait::probe_direct: return ask_helpers(timer.id.low);
+    case Wait::probe_total: return probe_fails(timer.id.low);
+    case Wait::relay_nack: return nack(timer.id.low);
+    case Wait::relay_end: return end_probe(timer.id.low);
+    case Wait::suspicion: return suspicion_ends(timer.id);
+    case Wait::freeze: return watch_freeze();
+    case Wait::batch: return;  // sent at the end of the step
+    case Wait::links: return keep_links();
+    case Wait::sync: return sync_round();
     case Wait::sync_soon:
-      if (const Slot slot = table_.find(sync_soon_with_);
-          slot != kNone && table_.at(slot).incarnation < sync_unless_known_)
+      if (const Slot slot = table_.find(sync_soon_with_); slot != kNone && table_.at(slot).incarnation < sync_unless_known_)
         sync_with(slot);
       return;
-    case Wait::retry:
-      return retry_next();
-    case Wait::join:
-      return join_round();
-    case Wait::reap:
-      return reap(timer.id);
-    case Wait::save:
-      return save();
+    case Wait::retry: return retry_next();
+    case Wait::join: return join_round();
+    case Wait::reap: return reap(timer.id);
+    case Wait::save: return save();
   }
 }
 
@@ -252,9 +226,7 @@ bool Core::once(Topic topic, const MemberId& subject, Duration every) {
 MemberTable::Slot Core::named(std::string_view name) const {
   Slot best = kNone;
   table_.each_named(name, [&](Slot slot) {
-    const auto rank = [this](Slot of) {
-      return std::pair(table_.at(of).state(), table_.at(of).identity->id);
-    };
+    const auto rank = [this](Slot of) { return std::pair(table_.at(of).state(), table_.at(of).identity->id); };
     if (best == kNone || rank(slot) < rank(best)) best = slot;
     return false;
   });
@@ -265,12 +237,9 @@ std::size_t Core::memory_bytes() const {
   constexpr std::size_t kNode = 48;  // a tree's node, about
   std::size_t bytes = sizeof(*this) + table_.memory_bytes() + queue_.memory_bytes() + timers_.memory_bytes();
   bytes += suspicions_.size() * (sizeof(Suspicion) + sizeof(MemberId) * (1 + options_.confirmations) + kNode);
-  bytes += (gone_.size() + silent_.size()) *
-           (sizeof(Gone) + sizeof(MemberId) * (1 + options_.gone_witnesses) + kNode);
-  bytes += silences_.size() * (sizeof(MemberId) + 8 + kNode) +
-           checks_.size() * (sizeof(wire::Endpoint) + sizeof(Check) + kNode);
-  bytes += tombstones_.size() * (sizeof(MemberId) + sizeof(Tombstone) + kNode) +
-           burials_.size() * sizeof(burials_[0]);
+  bytes += (gone_.size() + silent_.size()) * (sizeof(Gone) + sizeof(MemberId) * (1 + options_.gone_witnesses) + kNode);
+  bytes += silences_.size() * (sizeof(MemberId) + 8 + kNode) + checks_.size() * (sizeof(wire::Endpoint) + sizeof(Check) + kNode);
+  bytes += tombstones_.size() * (sizeof(MemberId) + sizeof(Tombstone) + kNode) + burials_.size() * sizeof(burials_[0]);
   bytes += away_.size() * (sizeof(MemberId) + kNode);
   bytes += absent_.size() * (2 * sizeof(MemberId) + sizeof(wire::Identity) + 64 + kNode);
   bytes += pulses_.size() * (sizeof(MemberId) + sizeof(Pulse) + kNode);
@@ -286,41 +255,21 @@ struct Membership::Impl {
   Core core;
 };
 
-Membership::Membership(Self self, Options options, Rng rng, Log& log)
+Membership::Membership(Self self, MembershipOptions options, Rng rng, Log& log)
     : impl_(new Impl{Core(std::move(self), std::move(options), rng, log)}) {}
 Membership::~Membership() = default;
 Membership::Membership(Membership&&) noexcept = default;
 
-void Membership::step(Instant now, const Input& input, Outputs& out) {
-  impl_->core.step(now, input, out);
-}
-Instant Membership::deadline() const {
-  return impl_->core.deadline();
-}
-void Membership::preload(const std::vector<wire::Row>& rows) {
-  impl_->core.preload(rows);
-}
-void Membership::preload(const Membership& like) {
-  impl_->core.preload(like.impl_->core);
-}
-MemberId Membership::cluster_id() const {
-  return impl_->core.cluster();
-}
-std::uint64_t Membership::incarnation() const {
-  return impl_->core.incarnation();
-}
-std::uint32_t Membership::local_health() const {
-  return impl_->core.local_health();
-}
-const Counters& Membership::counters() const {
-  return impl_->core.counters();
-}
-std::string Membership::seen_elsewhere() const {
-  return impl_->core.seen_elsewhere();
-}
-std::size_t Membership::memory_bytes() const {
-  return impl_->core.memory_bytes();
-}
+void Membership::step(Instant now, const Input& input, Outputs& out) { impl_->core.step(now, input, out); }
+Instant Membership::deadline() const { return impl_->core.deadline(); }
+void Membership::preload(const std::vector<wire::Row>& rows) { impl_->core.preload(rows); }
+void Membership::preload(const Membership& like) { impl_->core.preload(like.impl_->core); }
+MemberId Membership::cluster_id() const { return impl_->core.cluster(); }
+std::uint64_t Membership::incarnation() const { return impl_->core.incarnation(); }
+std::uint32_t Membership::local_health() const { return impl_->core.local_health(); }
+const Counters& Membership::counters() const { return impl_->core.counters(); }
+std::string Membership::seen_elsewhere() const { return impl_->core.seen_elsewhere(); }
+std::size_t Membership::memory_bytes() const { return impl_->core.memory_bytes(); }
 
 namespace {
 
@@ -358,9 +307,7 @@ std::optional<MemberView> Membership::find(const std::string& name) const {
   return view_of(impl_->core.table().at(slot));
 }
 
-bool Membership::frozen() const {
-  return impl_->core.frozen();
-}
+bool Membership::frozen() const { return impl_->core.frozen(); }
 
 const wire::Identity* Membership::absent(const MemberId& id) const {
   const auto found = impl_->core.absent().find(id);

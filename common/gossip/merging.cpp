@@ -20,44 +20,33 @@ bool beats(std::uint64_t incarnation, MemberState state, const Member& member) {
 // Two different contents of one incarnation: the same one wins everywhere until the subject refutes.
 bool outranks(const wire::Identity& a, const wire::Identity& b) {
   const auto rank = [](const wire::Identity& who) {
-    return std::tie(who.life, who.boot_id, who.address, who.name, who.key_print, who.format_max,
-                    who.format_min);
+    return std::tie(who.life, who.boot_id, who.address, who.name, who.key_print, who.format_max, who.format_min);
   };
   return rank(a) > rank(b);
 }
 
 }  // namespace
 
-bool Core::hear(const wire::Rumour& rumour, const MemberId& teller) {
+bool Core::merge(const wire::Rumour& rumour, const MemberId& teller) {
   bool news = false;
   if (rumour.subject == id_) {
-    hear_of_myself(rumour);
+    merge_about_myself(rumour);
     return false;
   }
   switch (rumour.kind) {
-    case RumourKind::alive:
-      news = hear_alive(rumour, teller);
-      break;
-    case RumourKind::suspect:
-      news = hear_suspect(rumour);
-      break;
-    case RumourKind::gone:
-      news = hear_gone(rumour);
-      break;
+    case RumourKind::alive: news = merge_alive(rumour, teller); break;
+    case RumourKind::suspect: news = merge_suspect(rumour); break;
+    case RumourKind::gone: news = merge_gone(rumour); break;
     case RumourKind::down:
     case RumourKind::dead:
-    case RumourKind::left:
-      news = hear_final(rumour);
-      break;
-    case RumourKind::fact:
-      news = hear_fact(rumour);
-      break;
+    case RumourKind::left: news = merge_final(rumour); break;
+    case RumourKind::fact: news = merge_fact(rumour); break;
   }
   if (news) tell(rumour);
   return news;
 }
 
-bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
+bool Core::merge_alive(const wire::Rumour& rumour, const MemberId& teller) {
   if (!rumour.identity || rumour.identity->id != rumour.subject) return false;
   const Slot slot = table_.find(rumour.subject);
   if (slot == kNone) {
@@ -72,18 +61,15 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
       return false;
     }
   }
-  const bool higher =
-      slot == kNone || rumour.incarnation > table_.at(slot).incarnation ||
-      (!with(Rule::alive_needs_higher_incarnation) && rumour.incarnation == table_.at(slot).incarnation &&
-       table_.at(slot).state() != State::alive);
+  const bool higher = slot == kNone || rumour.incarnation > table_.at(slot).incarnation ||
+                      (!with(Rule::alive_needs_higher_incarnation) && rumour.incarnation == table_.at(slot).incarnation &&
+                       table_.at(slot).state() != State::alive);
   if (!higher) {
     const Member& member = table_.at(slot);
     if (rumour.incarnation == member.incarnation && *rumour.identity != *member.identity) {
       // Rule 2: the subject hears of it and rises above both.
       if (once(Topic::told, rumour.subject, 1s)) send(member, wire::Gossip{{rumour}});
-      if (!outranks(*rumour.identity, *member.identity) ||
-          claim(*rumour.identity, false).verdict == Verdict::taken)
-        return false;
+      if (!outranks(*rumour.identity, *member.identity) || claim(*rumour.identity, false).verdict == Verdict::taken) return false;
       transition(slot, member.state(), member.incarnation, rumour.identity, {});
       return true;
     }
@@ -108,15 +94,14 @@ bool Core::hear_alive(const wire::Rumour& rumour, const MemberId& teller) {
   return true;
 }
 
-void Core::hear_of_myself(const wire::Rumour& rumour) {
+void Core::merge_about_myself(const wire::Rumour& rumour) {
   if (!active()) return;
   if (rumour.kind == RumourKind::fact) {
     if (!rumour.fact || rumour.fact->version == 0) return;
     // From a life of this node that is no longer on disk: versions repeat, so this node's must rise above.
     const auto key = static_cast<std::size_t>(rumour.fact->key);
     const std::uint64_t version = self_row().fact_version(key);
-    if (rumour.fact->version > version ||
-        (rumour.fact->version == version && *rumour.fact != *(*self_row().facts)[key]))
+    if (rumour.fact->version > version || (rumour.fact->version == version && *rumour.fact != *(*self_row().facts)[key]))
       raise_fact(rumour.fact->key, rumour.fact->version);
     return;
   }
@@ -129,8 +114,7 @@ void Core::hear_of_myself(const wire::Rumour& rumour) {
     if (++copies_seen_ > 1 && once(Topic::copied, id_, 60s)) {
       ++counters_.conflicts;
       change(ChangeKind::conflict, *identity_, rumour.incarnation,
-             "this node's id is also used at " + rumour.identity->address.text() + ", here at " +
-                 identity_->address.text() +
+             "this node's id is also used at " + rumour.identity->address.text() + ", here at " + identity_->address.text() +
                  ": a data directory was copied; stop one of them and start it with an empty data directory");
     }
     if (copies_seen_ > 3 && !once(Topic::refuted_copy, id_, 10s)) return;
@@ -153,10 +137,8 @@ void Core::raise_fact(wire::FactKey key, std::uint64_t above) {
   tell(std::move(rumour));
 }
 
-bool Core::hear_final(const wire::Rumour& rumour) {
-  const State state = rumour.kind == RumourKind::down   ? State::down
-                      : rumour.kind == RumourKind::dead ? State::dead
-                                                        : State::left;
+bool Core::merge_final(const wire::Rumour& rumour) {
+  const State state = rumour.kind == RumourKind::down ? State::down : rumour.kind == RumourKind::dead ? State::dead : State::left;
   const Slot slot = table_.find(rumour.subject);
   if (slot == kNone) {
     const auto absent = absent_.find(rumour.subject);
@@ -170,7 +152,7 @@ bool Core::hear_final(const wire::Rumour& rumour) {
   return true;
 }
 
-bool Core::hear_fact(const wire::Rumour& rumour) {
+bool Core::merge_fact(const wire::Rumour& rumour) {
   if (!rumour.fact || rumour.fact->version == 0) return false;  // 0 is "not known"
   const Slot slot = table_.find(rumour.subject);
   const auto key = static_cast<std::size_t>(rumour.fact->key);
@@ -195,15 +177,13 @@ void Core::merge_row(const wire::Row& row, const MemberId& teller) {
   if (!row.identity) return;
   const MemberId& id = row.identity->id;
   if (id == id_) {
-    static constexpr RumourKind kinds[] = {RumourKind::alive, RumourKind::suspect, RumourKind::down,
-                                           RumourKind::dead, RumourKind::left};
-    hear_of_myself(
-        {kinds[static_cast<std::size_t>(row.state)], id, row.incarnation, teller, row.identity, nullptr, {}});
+    static constexpr RumourKind kinds[] = {RumourKind::alive, RumourKind::suspect, RumourKind::down, RumourKind::dead, RumourKind::left};
+    merge_about_myself({kinds[static_cast<std::size_t>(row.state)], id, row.incarnation, teller, row.identity, nullptr, {}});
   } else {
     merge_state(row, teller);
   }
   for (const wire::FactPtr& fact : row.facts)
-    if (fact) hear({RumourKind::fact, id, row.incarnation, {}, nullptr, fact, {}}, teller);
+    if (fact) merge({RumourKind::fact, id, row.incarnation, {}, nullptr, fact, {}}, teller);
 }
 
 void Core::merge_state(const wire::Row& row, const MemberId& teller) {
@@ -214,13 +194,11 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
   if (slot == kNone && !in_service) {
     const auto buried = tombstones_.find(id);
     const bool accused = buried != tombstones_.end();
-    const bool knew_better =
-        accused && buried->second.reaped && buried->second.incarnation >= row.incarnation;
+    const bool knew_better = accused && buried->second.reaped && buried->second.incarnation >= row.incarnation;
     if (knew_better || table_.size() >= options_.members) return;
     // The member is accused of a higher incarnation than the row's: an older row does not bring it back.
-    const std::uint64_t incarnation = accused && buried->second.until > now_
-                                          ? std::max(row.incarnation, buried->second.incarnation)
-                                          : row.incarnation;
+    const std::uint64_t incarnation =
+        accused && buried->second.until > now_ ? std::max(row.incarnation, buried->second.incarnation) : row.incarnation;
     Member member{row.identity, facts_of(row.facts), incarnation};
     // The time until it is reaped does not begin anew with each joiner.
     const auto longest = static_cast<std::uint64_t>(kept_for(row.state) / 1ms);
@@ -230,17 +208,14 @@ void Core::merge_state(const wire::Row& row, const MemberId& teller) {
   }
   if (in_service) {
     // Rule 6 for suspicions as well: a synced table is no accuser; this node becomes one.
-    if (row.state == State::alive || slot == kNone)
-      hear(alive, teller);
-    else
-      know_before_accusing(slot, row, teller);
+    if (row.state == State::alive || slot == kNone) merge(alive, teller);
+    else know_before_accusing(slot, row, teller);
     if (row.state == State::suspect) accuse_told(id, row.incarnation);
     return;
   }
   const Member& member = table_.at(slot);
   if (!beats(row.incarnation, row.state, member)) return;
-  const bool told_away =
-      row.state == State::left || !member.in_service() || !with(Rule::remote_dead_is_suspect);
+  const bool told_away = row.state == State::left || !member.in_service() || !with(Rule::remote_dead_is_suspect);
   if (told_away) {
     const wire::IdentityPtr identity = row.incarnation > member.incarnation ? row.identity : nullptr;
     transition(slot, row.state, row.incarnation, identity, "told by another member");
@@ -256,8 +231,7 @@ void Core::know_before_accusing(Slot slot, const wire::Row& row, const MemberId&
   const Member& member = table_.at(slot);
   if (row.incarnation > member.incarnation && member.state() != State::alive)
     transition(slot, member.state(), member.incarnation, row.identity, {});
-  else
-    hear({RumourKind::alive, row.identity->id, row.incarnation, {}, row.identity, nullptr, {}}, teller);
+  else merge({RumourKind::alive, row.identity->id, row.incarnation, {}, row.identity, nullptr, {}}, teller);
 }
 
 void Core::insert(Member member, std::string detail) {
@@ -271,8 +245,7 @@ void Core::insert(Member member, std::string detail) {
   members_changed(in_service && rings_.add(who->id));
 }
 
-void Core::transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity,
-                      std::string detail) {
+void Core::transition(Slot slot, State state, std::uint64_t incarnation, const wire::IdentityPtr& identity, std::string detail) {
   const Member was = table_.at(slot);
   const MemberId id = was.identity->id;
   Member next = was;
@@ -282,13 +255,10 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
   const wire::Identity& who = *next.identity;
   const bool new_life = who.life > was.identity->life;
   const bool moved = who.address != was.identity->address || who.key_print != was.identity->key_print;
-  if (state != was.state() || (new_life && state == State::alive))
-    change_to(state, who, incarnation, std::move(detail));
-  else if (moved)
-    change(ChangeKind::moved, who, incarnation);
+  if (state != was.state() || (new_life && state == State::alive)) change_to(state, who, incarnation, std::move(detail));
+  else if (moved) change(ChangeKind::moved, who, incarnation);
   if (new_life && with(Rule::restart_raises_restarted)) {
-    change(ChangeKind::restarted, who, incarnation,
-           "life " + std::to_string(was.identity->life) + " -> " + std::to_string(who.life));
+    change(ChangeKind::restarted, who, incarnation, "life " + std::to_string(was.identity->life) + " -> " + std::to_string(who.life));
     if (who.boot_id != was.identity->boot_id) change(ChangeKind::rebooted, who, incarnation);
   }
   table_.set(slot, next);
@@ -304,8 +274,7 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
     if (!was.in_service()) neighbours = rings_.add(id);
   } else {
     if (state != was.state()) absent_from_service(next);
-    if (was.in_service())
-      neighbours = rings_.remove(id, [this](const Rings::Visit& visit) { each_candidate(visit); });
+    if (was.in_service()) neighbours = rings_.remove(id, [this](const Rings::Visit& visit) { each_candidate(visit); });
     pulses_.erase(id);
   }
   if (moved) links_changed();
@@ -314,8 +283,7 @@ void Core::transition(Slot slot, State state, std::uint64_t incarnation, const w
 
 void Core::each_candidate(const Rings::Visit& visit) const {
   for (Slot slot = 0; slot < table_.slots(); ++slot)
-    if (slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service())
-      visit(table_.at(slot).identity->id);
+    if (slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service()) visit(table_.at(slot).identity->id);
 }
 
 // Rumours travel along a fixed graph, not to random members: two transmissions to four neighbours reach each of the
@@ -338,17 +306,13 @@ void Core::members_changed(bool neighbours_changed) {
 // Members that are gone are retried for ever, and their rows kept for a time.
 void Core::absent_from_service(const Member& member) {
   const MemberId& id = member.identity->id;
-  if (member.state() == State::left)
-    away_.erase(id);
-  else
-    away_.insert(id);
+  if (member.state() == State::left) away_.erase(id);
+  else away_.insert(id);
   timers_.set(Timers::of(Wait::reap, id), member.since() + kept_for(member.state()));
 }
 
 // A host whose agent is down may still run tasks: it is remembered longer.
-Duration Core::kept_for(State state) const {
-  return state == State::down ? options_.tombstone : options_.reclaim;
-}
+Duration Core::kept_for(State state) const { return state == State::down ? options_.tombstone : options_.reclaim; }
 
 void Core::reap(const MemberId& id) {
   const Slot slot = table_.find(id);

@@ -16,12 +16,8 @@ constexpr std::uint64_t mix64(std::uint64_t value) {
 }
 
 // Mixes an ordered pair: (a, b) and (b, a) differ.
-constexpr std::uint64_t mix64(std::uint64_t a, std::uint64_t b) {
-  return mix64(mix64(a) ^ b);
-}
+constexpr std::uint64_t mix64(std::uint64_t a, std::uint64_t b) { return mix64(mix64(a) ^ b); }
 
-constexpr std::uint64_t mix64(const MemberId& id, std::uint64_t salt) {
-  return mix64(mix64(id.high, id.low), salt);
-}
+constexpr std::uint64_t mix64(const MemberId& id, std::uint64_t salt) { return mix64(mix64(id.high, id.low), salt); }
 
 }  // namespace dtrain::gossip

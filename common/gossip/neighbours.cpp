@@ -7,8 +7,7 @@
 
 namespace dtrain::gossip {
 
-Rings::Rings(const MemberId& self, std::uint32_t rings)
-    : self_(self), rings_(rings), places_(2 * std::size_t{rings}) {}
+Rings::Rings(const MemberId& self, std::uint32_t rings) : self_(self), rings_(rings), places_(2 * std::size_t{rings}) {}
 
 bool Rings::offer(const MemberId& id) {
   if (id == self_ || id.none()) return false;
@@ -19,8 +18,8 @@ bool Rings::offer(const MemberId& id) {
     for (std::size_t side = 0; side < 2; ++side) {
       Place& place = places_[2 * ring + side];
       const Place& offered = places[side];
-      const bool nearer = std::tie(offered.distance, offered.id) <
-                          std::tie(place.distance, place.id);  // ids decide between equal positions
+      const bool nearer =
+          std::tie(offered.distance, offered.id) < std::tie(place.distance, place.id);  // ids decide between equal positions
       if (!place.id.none() && !nearer) continue;
       place = offered;
       taken = true;
@@ -39,9 +38,7 @@ bool Rings::list() {
   return changed;
 }
 
-bool Rings::add(const MemberId& id) {
-  return offer(id) && list();
-}
+bool Rings::add(const MemberId& id) { return offer(id) && list(); }
 
 bool Rings::remove(const MemberId& id, const Candidates& candidates) {
   if (!is_neighbour(id)) return false;
@@ -60,8 +57,6 @@ bool Rings::rebuild(const Candidates& candidates) {
   return list();
 }
 
-bool Rings::is_neighbour(const MemberId& id) const {
-  return std::ranges::find(neighbours_, id) != neighbours_.end();
-}
+bool Rings::is_neighbour(const MemberId& id) const { return std::ranges::find(neighbours_, id) != neighbours_.end(); }
 
 }  // namespace dtrain::gossip

@@ -9,7 +9,7 @@
 
 namespace dtrain::gossip {
 
-struct Options {
+struct MembershipOptions {
   // Probing: one neighbour each period in turn; every random_every-th probe goes to the next of a shuffled
   // pass over all.
   Duration probe_period = 1s;
@@ -48,10 +48,9 @@ struct Options {
   std::uint32_t sync_buckets = 256;
 
   // ---- members that are gone
-  Duration retry_period = 2s;  // between retries of one dead, down or left-over address, or of a seed; for ever
-  Duration join_retry = 1s;    // between attempts at seeds while no cluster is known, or at contacts of a node that comes back
-  Duration reclaim =
-      1h;  // then a dead member's name and address may go to another, and its row is reaped
+  Duration retry_period = 2s;       // between retries of one dead, down or left-over address, or of a seed; for ever
+  Duration join_retry = 1s;         // between attempts at seeds while no cluster is known, or at contacts of a node that comes back
+  Duration reclaim = 1h;            // then a dead member's name and address may go to another, and its row is reaped
   Duration tombstone = 24h;         // how long its incarnation is remembered after the reaping
   std::size_t tombstones = 20'000;  // oldest forgotten beyond
   std::size_t book = 4096;          // addresses remembered for retries and restarts

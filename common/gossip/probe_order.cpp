@@ -46,8 +46,7 @@ std::optional<ProbeOrder::Slot> ProbeOrder::next(Slot slots, const Eligible& eli
   }
 }
 
-std::vector<ProbeOrder::Slot> ProbeOrder::peek(Slot slots, std::size_t count,
-                                               const Eligible& eligible) const {
+std::vector<ProbeOrder::Slot> ProbeOrder::peek(Slot slots, std::size_t count, const Eligible& eligible) const {
   ProbeOrder ahead = *this;
   std::vector<Slot> found;
   for (std::size_t call = 0; call < count; ++call) {

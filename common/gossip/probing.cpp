@@ -11,9 +11,7 @@ void Core::probe_next() {
   if (table_.in_service() < 2) return;  // set again when a member comes
   timers_.set(Timers::of(Wait::probe), now_ + options_.probe_period);
   if (++probe_turn_ % options_.random_every == 0) {
-    const auto eligible = [this](Slot slot) {
-      return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service();
-    };
+    const auto eligible = [this](Slot slot) { return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service(); };
     const auto slot = order_.next(table_.slots(), eligible);
     if (slot && !probed_already(table_.at(*slot).identity->id)) probe(*slot, Probe::Why::watch);
     links_changed();
@@ -68,9 +66,8 @@ Duration Core::longest_turn() const {
 }
 
 bool Core::probed_already(const MemberId& id) const {
-  return std::ranges::any_of(probes_, [&](const auto& entry) {
-    return entry.second.target == id && entry.second.why == Probe::Why::watch;
-  });
+  return std::ranges::any_of(probes_,
+                             [&](const auto& entry) { return entry.second.target == id && entry.second.why == Probe::Why::watch; });
 }
 
 bool Core::linked(const Member& member) const {
@@ -127,14 +124,12 @@ void Core::time_probe(std::uint64_t sequence, const Probe& probe) {
     timers_.set(Timers::of(Wait::relay_end, sequence), probe.started + options_.connect_deadline);
     return;
   }
-  if (probe.why == Probe::Why::roll_call)
-    return timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + options_.probe_total);
+  if (probe.why == Probe::Why::roll_call) return timers_.set(Timers::of(Wait::probe_total, sequence), probe.started + options_.probe_total);
   const std::uint32_t factor = health_.factor();
   const Instant start = probe.started + own_lag();
   if (probe.why == Probe::Why::watch && !probe.helped)
     timers_.set(Timers::of(Wait::probe_direct, sequence), start + options_.probe_deadline * factor);
-  const Duration total =
-      probe.why == Probe::Why::watch ? options_.probe_total * factor : options_.connect_deadline;
+  const Duration total = probe.why == Probe::Why::watch ? options_.probe_total * factor : options_.connect_deadline;
   timers_.set(Timers::of(Wait::probe_total, sequence), start + total);
 }
 
@@ -213,17 +208,14 @@ void Core::probe_fails(std::uint64_t sequence) {
   if (found->second.why == Probe::Why::roll_call) judge_probes(true);
   if (found->second.why != Probe::Why::watch) return end_probe(sequence);
   if (found->second.cold && now_ < found->second.started + options_.connect_deadline)
-    return timers_.set(Timers::of(Wait::probe_total, sequence),
-                       found->second.started + options_.connect_deadline);
+    return timers_.set(Timers::of(Wait::probe_total, sequence), found->second.started + options_.connect_deadline);
   const Probe probe = found->second;
   end_probe(sequence);
   ++counters_.probe_failures;
   judge_probes(true);
   // Helpers that did not even report a missing answer: this node may be the one that is not heard.
-  if (probe.asked > probe.nacks)
-    health_.worse(probe.asked - probe.nacks);
-  else if (probe.asked == 0 && !known_silent(probe.target))
-    health_.worse();
+  if (probe.asked > probe.nacks) health_.worse(probe.asked - probe.nacks);
+  else if (probe.asked == 0 && !known_silent(probe.target)) health_.worse();
   accuse(probe.target, probe.incarnation);
 }
 
@@ -243,7 +235,7 @@ void Core::nack(std::uint64_t sequence) {
 // ---------------------------------------------------------------- messages
 
 void Core::receive(const Received& m, const wire::Ping& body) {
-  hear_all(body.rumours, m.header.sender);
+  merge_all(body.rumours, m.header.sender);
   if (!body.out_of_turn) feel_pulse(m.header.sender);
   if (body.target != id_) {  // rule 10: the address belonged to another member
     ++counters_.pings_refused;
@@ -256,8 +248,7 @@ void Core::receive(const Received& m, const wire::Ping& body) {
   pong.sent = body.sent;
   // Only what the asker does not know, because a pong a second is the steady cost. The header shows that the pong is this node's.
   const Slot asker = table_.find(m.header.sender);
-  if (asker == kNone || table_.at(asker).identity->address.ip != m.observed_ip)
-    pong.observed_ip = m.observed_ip;
+  if (asker == kNone || table_.at(asker).identity->address.ip != m.observed_ip) pong.observed_ip = m.observed_ip;
   pong.rumours = piggyback();
   // An accuser gets the refutation here, whatever waits in the queue.
   for (const wire::Rumour& rumour : body.rumours)
@@ -269,7 +260,7 @@ void Core::receive(const Received& m, const wire::Ping& body) {
 }
 
 void Core::receive(const Received& m, const wire::Pong& body) {
-  hear_all(body.rumours, m.header.sender);
+  merge_all(body.rumours, m.header.sender);
   const MemberId& target = body.target.none() ? m.header.sender : body.target;
   auto found = probes_.find(body.sequence);
   if (!with(Rule::pong_must_match) && found == probes_.end())
@@ -296,12 +287,8 @@ void Core::receive(const Received& m, const wire::Pong& body) {
       last_pong_ = now_;
       judge_probes(false);
       break;
-    case Probe::Why::question:
-      last_pong_ = now_;
-      break;
-    case Probe::Why::retry:
-      sync_soon(probe.target);
-      break;
+    case Probe::Why::question: last_pong_ = now_; break;
+    case Probe::Why::retry: sync_soon(probe.target); break;
     case Probe::Why::relay: {
       wire::Pong relayed = body;
       relayed.sequence = probe.asker_sequence;
@@ -315,7 +302,7 @@ void Core::receive(const Received& m, const wire::Pong& body) {
 }
 
 void Core::receive(const Received& m, const wire::PingRequest& body) {
-  hear_all(body.rumours, m.header.sender);
+  merge_all(body.rumours, m.header.sender);
   const Slot slot = body.target ? table_.find(body.target->id) : kNone;
   const Slot asker = table_.find(m.header.sender);
   if (slot == kNone || asker == kNone || slot == self_slot_) return answer(m, wire::Nack{body.sequence});

@@ -29,12 +29,12 @@ void Core::act(const Received& m) {
 // An accuser gets the refutation at once: this node's rumours may not reach it when most members are cut off.
 void Core::receive(const Received& m, const wire::Gossip& body) {
   const std::uint64_t accused = incarnation_;
-  hear_all(body.rumours, m.header.sender);
+  merge_all(body.rumours, m.header.sender);
   if (incarnation_ != accused) answer(m, wire::Gossip{{alive_rumour(self_row())}});
 }
 
-void Core::hear_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller) {
-  for (const wire::Rumour& rumour : rumours) hear(rumour, teller);
+void Core::merge_all(const std::vector<wire::Rumour>& rumours, const MemberId& teller) {
+  for (const wire::Rumour& rumour : rumours) merge(rumour, teller);
 }
 
 void Core::answer_stale(const Received& m) {
@@ -47,11 +47,10 @@ void Core::answer_stale(const Received& m) {
     rumour = {RumourKind::dead, sender, found->second.incarnation, id_, nullptr, nullptr, {}};
   } else {
     const Member& member = table_.at(slot);
-    const bool current = member.state() == State::alive ? m.header.incarnation >= member.incarnation
-                                                        : m.header.incarnation > member.incarnation;
+    const bool current =
+        member.state() == State::alive ? m.header.incarnation >= member.incarnation : m.header.incarnation > member.incarnation;
     // A raised incarnation that is unknown here: its rumour may be under way, or was missed.
-    if (m.header.incarnation > member.incarnation && once(Topic::missed, sender, 5s))
-      sync_soon(sender, m.header.incarnation);
+    if (m.header.incarnation > member.incarnation && once(Topic::missed, sender, 5s)) sync_soon(sender, m.header.incarnation);
     if (current) return;
     rumour = accusation_of(member);
   }
@@ -63,9 +62,7 @@ void Core::act(const Dropped& dropped) {
   if (why < wire::kDrops) ++counters_.drops[why];
   // This node's own id from elsewhere. From this address it is its own join, which came back by one of its names.
   const std::string& ip = dropped.from_ip;
-  if (dropped.why != wire::Drop::self || ip.empty() || ip == identity_->address.ip ||
-      ip.starts_with("127.") || ip == "::1")
-    return;
+  if (dropped.why != wire::Drop::self || ip.empty() || ip == identity_->address.ip || ip.starts_with("127.") || ip == "::1") return;
   if (!once(Topic::copied, id_, 60s)) return;
   ++counters_.conflicts;
   change(ChangeKind::conflict, *identity_, incarnation_,
@@ -111,8 +108,7 @@ void Core::act(const SendFailed& failed) {
   if (!active()) return;
   std::vector<std::uint64_t> hit;
   for (const auto& [sequence, probe] : probes_)
-    if (probe.address == failed.to && probe.why == Probe::Why::watch && !probe.helped)
-      hit.push_back(sequence);
+    if (probe.address == failed.to && probe.why == Probe::Why::watch && !probe.helped) hit.push_back(sequence);
   for (const std::uint64_t sequence : hit) {
     if (!with(Rule::send_failure_is_failed_probe)) {
       end_probe(sequence);
@@ -131,8 +127,7 @@ void Core::act(const FactChanged& changed) {
   Facts facts = me.facts ? *me.facts : Facts{};
   if (facts[key] && facts[key]->value == changed.value) return;
   const std::uint64_t version =
-      std::min(std::max(me.fact_version(key), std::min(identity_->life, kMostLives) << 32) + 1,
-               wire::kMostFactVersion);
+      std::min(std::max(me.fact_version(key), std::min(identity_->life, kMostLives) << 32) + 1, wire::kMostFactVersion);
   facts[key] = std::make_shared<const wire::Fact>(wire::Fact{changed.key, version, changed.value});
   wire::Rumour rumour{RumourKind::fact, id_, incarnation_, {}, nullptr, facts[key], {}};
   me.facts = std::make_shared<const Facts>(std::move(facts));
@@ -161,14 +156,14 @@ void Core::act(const RemoveAsked& remove) {
 }
 
 void Core::act(const StopAsked&) {
-  if (active()) say_goodbye({RumourKind::down, id_, incarnation_, id_, nullptr, nullptr, "restarting"});
+  if (active()) announce_end({RumourKind::down, id_, incarnation_, id_, nullptr, nullptr, "restarting"});
   if (phase_ != Phase::left) phase_ = Phase::stopping;
   timers_.clear();
 }
 
 void Core::act(const LeaveAsked&) {
   if (phase_ == Phase::left) return;
-  if (active()) say_goodbye({RumourKind::left, id_, incarnation_, id_, nullptr, nullptr, "asked to leave"});
+  if (active()) announce_end({RumourKind::left, id_, incarnation_, id_, nullptr, nullptr, "asked to leave"});
   Member me = self_row();
   me.enter(State::left, now_);
   table_.set(self_slot_, std::move(me));
@@ -179,7 +174,7 @@ void Core::act(const LeaveAsked&) {
 }
 
 // To all neighbours at once: this node is about to end.
-void Core::say_goodbye(wire::Rumour rumour) {
+void Core::announce_end(wire::Rumour rumour) {
   wire::Gossip gossip{{std::move(rumour)}};
   queue_.take(options_.gossip_bytes, wire::kRumoursPerMessage - 1, gossip.rumours);
   for (const MemberId& id : rings_.neighbours())

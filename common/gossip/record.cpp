@@ -48,8 +48,8 @@ std::string MemberRecord::encode() const {
   stored.left = left;
   stored.in_service = in_service;
   for (const wire::Identity& peer : book)
-    stored.book.push_back({peer.id.text(), peer.name, peer.address.ip, peer.boot_id, peer.key_print,
-                           peer.address.port, peer.format_min, peer.format_max, peer.life});
+    stored.book.push_back({peer.id.text(), peer.name, peer.address.ip, peer.boot_id, peer.key_print, peer.address.port, peer.format_min,
+                           peer.format_max, peer.life});
   return wire::encode(stored);
 }
 
@@ -71,14 +71,8 @@ Result<MemberRecord> MemberRecord::decode(std::string_view bytes) {
   for (const StoredPeer& peer : stored->book) {
     const auto id = MemberId::parse(peer.id);
     if (!id) return damaged("book: not an id");
-    record.book.push_back({*id,
-                           peer.name,
-                           {peer.ip, peer.port},
-                           peer.boot_id,
-                           peer.life,
-                           peer.format_min,
-                           peer.format_max,
-                           peer.key_print});
+    record.book.push_back(
+        {*id, peer.name, {peer.ip, peer.port}, peer.boot_id, peer.life, peer.format_min, peer.format_max, peer.key_print});
   }
   return record;
 }

@@ -34,9 +34,7 @@ enum class Rule : std::uint8_t {
   lag_counts,                      // a node that runs late itself waits longer and sends less often
   frozen_tells_suspicions,         // to the node that it syncs with, because a cut may leave it no neighbour on its side
 };
-constexpr Rule enum_last(Rule) {
-  return Rule::frozen_tells_suspicions;
-}
+constexpr Rule enum_last(Rule) { return Rule::frozen_tells_suspicions; }
 
 std::span<const std::string_view> rule_names(Rule);  // as --break spells them, in the order above
 using Rules = BreakableRules<Rule>;

@@ -14,9 +14,7 @@ namespace {
 using wire::Rumour;
 using wire::RumourKind;
 
-bool is_accusation(RumourKind kind) {
-  return kind == RumourKind::suspect || kind == RumourKind::gone;
-}
+bool is_accusation(RumourKind kind) { return kind == RumourKind::suspect || kind == RumourKind::gone; }
 
 // ceil(log10(n + 1)), at least 1.
 std::uint32_t decimal_digits(std::uint64_t n) {
@@ -28,8 +26,7 @@ std::uint32_t decimal_digits(std::uint64_t n) {
 }  // namespace
 
 bool RumourQueue::Rank::operator<(const Rank& other) const {
-  return std::tie(transmitted, fact, smallness, age) <
-         std::tie(other.transmitted, other.fact, other.smallness, other.age);
+  return std::tie(transmitted, fact, smallness, age) < std::tie(other.transmitted, other.fact, other.smallness, other.age);
 }
 
 RumourQueue::RumourQueue(const Limits& limits, SizeOf size_of) : limits_(limits), size_of_(size_of) {
@@ -38,9 +35,7 @@ RumourQueue::RumourQueue(const Limits& limits, SizeOf size_of) : limits_(limits)
   set_members(1);
 }
 
-void RumourQueue::set_members(std::uint64_t n) {
-  transmissions_ = std::max(limits_.retransmit, 1u) * decimal_digits(n);
-}
+void RumourQueue::set_members(std::uint64_t n) { transmissions_ = std::max(limits_.retransmit, 1u) * decimal_digits(n); }
 
 void RumourQueue::set_neighbours(std::uint32_t count) {
   neighbours_ = static_cast<std::uint32_t>((std::uint64_t{1} << std::min(count, 32u)) - 1);
@@ -49,18 +44,13 @@ void RumourQueue::set_neighbours(std::uint32_t count) {
 
 RumourQueue::Key RumourQueue::key_of(const Rumour& rumour) {
   switch (rumour.kind) {
-    case RumourKind::suspect:
-      return {rumour.subject, Class::suspect, rumour.from};
-    case RumourKind::gone:
-      return {rumour.subject, Class::gone, rumour.from};
-    case RumourKind::fact:
-      return {
-          rumour.subject, Class::fact, {0, rumour.fact ? static_cast<std::uint64_t>(rumour.fact->key) : 0}};
+    case RumourKind::suspect: return {rumour.subject, Class::suspect, rumour.from};
+    case RumourKind::gone: return {rumour.subject, Class::gone, rumour.from};
+    case RumourKind::fact: return {rumour.subject, Class::fact, {0, rumour.fact ? static_cast<std::uint64_t>(rumour.fact->key) : 0}};
     case RumourKind::alive:
     case RumourKind::down:
     case RumourKind::dead:
-    case RumourKind::left:
-      break;
+    case RumourKind::left: break;
   }
   return {rumour.subject, Class::state, {}};
 }
@@ -84,8 +74,7 @@ void RumourQueue::end_beaten_accusations(const Rumour& state) {
   auto slot = slots_.lower_bound({state.subject, Class::suspect, {}});
   while (slot != slots_.end() && slot->first.subject == state.subject && slot->first.kind < Class::fact) {
     const std::uint64_t accused = slot->second.rumour.incarnation;
-    const bool beaten =
-        state.kind == RumourKind::alive ? accused < state.incarnation : accused <= state.incarnation;
+    const bool beaten = state.kind == RumourKind::alive ? accused < state.incarnation : accused <= state.incarnation;
     slot = beaten ? erase(slot) : std::next(slot);
   }
 }
@@ -98,8 +87,7 @@ void RumourQueue::make_room_for_accuser(const Key& key) {
     if (a.rumour.incarnation != b.rumour.incarnation) return a.rumour.incarnation < b.rumour.incarnation;
     return a.transmitted > b.transmitted;
   };
-  for (auto slot = first;
-       slot != slots_.end() && slot->first.subject == key.subject && slot->first.kind == key.kind; ++slot) {
+  for (auto slot = first; slot != slots_.end() && slot->first.subject == key.subject && slot->first.kind == key.kind; ++slot) {
     ++count;
     if (last == slots_.end() || worse(slot->second, last->second)) last = slot;
   }
@@ -152,26 +140,23 @@ std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector
   return take(budget, limit, out, false, 1, 0);
 }
 
-std::size_t RumourQueue::take_round(std::size_t budget, std::size_t limit, std::vector<Rumour>& out,
-                                    std::uint32_t neighbours) {
+std::size_t RumourQueue::take_round(std::size_t budget, std::size_t limit, std::vector<Rumour>& out, std::uint32_t neighbours) {
   const auto copies = static_cast<std::uint32_t>(std::max(std::popcount(neighbours), 1));
   return take(budget, limit, out, true, copies, neighbours);
 }
 
-std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector<Rumour>& out, bool larger_alone,
-                              std::uint32_t copies, std::uint32_t neighbours) {
+std::size_t RumourQueue::take(std::size_t budget, std::size_t limit, std::vector<Rumour>& out, bool larger_alone, std::uint32_t copies,
+                              std::uint32_t neighbours) {
   if (limit == 0 || order_.empty()) return 0;
   std::vector<std::set<Rank>::iterator> taken;
   if (larger_alone && order_.begin()->slot->second.bytes > budget) {
     taken.push_back(order_.begin());
   } else {
-    auto left =
-        static_cast<std::uint32_t>(std::min<std::size_t>(budget, std::numeric_limits<std::uint32_t>::max()));
+    auto left = static_cast<std::uint32_t>(std::min<std::size_t>(budget, std::numeric_limits<std::uint32_t>::max()));
     for (auto rank = order_.begin(); rank != order_.end() && taken.size() < limit;) {
       const std::uint32_t bytes = ~rank->smallness;
       if (bytes > left) {  // continue with the largest that fits, of the same kind and number of transmissions or after them
-        rank = order_.lower_bound(
-            {.transmitted = rank->transmitted, .fact = rank->fact, .smallness = ~left, .age = 0, .slot = {}});
+        rank = order_.lower_bound({.transmitted = rank->transmitted, .fact = rank->fact, .smallness = ~left, .age = 0, .slot = {}});
         continue;
       }
       left -= bytes;

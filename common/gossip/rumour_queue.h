@@ -31,10 +31,9 @@ namespace dtrain::gossip {
 class RumourQueue {
  public:
   struct Limits {
-    std::size_t rumours =
-        65'536;  // Options::queue_rumours; at least 1. Beyond, the last in the order of sending is dropped
-    std::uint32_t retransmit = 4;          // each is transmitted this many times ceil(log10(n + 1)) times
-    std::uint32_t accusers = 4;            // Options::confirmations + 1: no node counts more of them
+    std::size_t rumours = 65'536;  // MembershipOptions::queue_rumours; at least 1. Beyond, the last in the order of sending is dropped
+    std::uint32_t retransmit = 4;  // each is transmitted this many times ceil(log10(n + 1)) times
+    std::uint32_t accusers = 4;    // MembershipOptions::confirmations + 1: no node counts more of them
     bool fewest_transmitted_first = true;  // false only for --break
   };
   using SizeOf = std::size_t (*)(const wire::Rumour&);
@@ -61,8 +60,7 @@ class RumourQueue {
   std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out);
   // For a round to some neighbours, a bit for each: the same, but a larger rumour that is the first in order is sent
   // alone, so that its size does not starve it.
-  std::size_t take_round(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out,
-                         std::uint32_t neighbours);
+  std::size_t take_round(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out, std::uint32_t neighbours);
   // Which neighbours the next round goes to, a bit for each: up to `fanout` from `turn` on, first those that the
   // first rumour in order has not reached.
   std::uint32_t next_round(std::uint32_t fanout, std::uint32_t turn) const;
@@ -99,8 +97,8 @@ class RumourQueue {
     bool operator<(const Rank& other) const;
   };
 
-  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out, bool larger_alone,
-                   std::uint32_t copies, std::uint32_t neighbours);
+  std::size_t take(std::size_t budget, std::size_t limit, std::vector<wire::Rumour>& out, bool larger_alone, std::uint32_t copies,
+                   std::uint32_t neighbours);
   std::uint32_t reached(const Slot& slot) const { return slot.of == neighbours_number_ ? slot.reached : 0; }
   static Key key_of(const wire::Rumour& rumour);
   Rank rank_of(Slots::iterator slot) const;

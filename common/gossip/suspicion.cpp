@@ -22,8 +22,7 @@ std::uint32_t confirmed_share(std::uint32_t confirmed, std::uint32_t wanted) {
   return kShare[wanted - 1][confirmed];
 }
 
-Suspicion::Suspicion(std::uint64_t incarnation, const MemberId& accuser, Instant now,
-                     const SuspicionTimes& times)
+Suspicion::Suspicion(std::uint64_t incarnation, const MemberId& accuser, Instant now, const SuspicionTimes& times)
     : incarnation_(incarnation),
       started_(now),
       min_(times.min),
@@ -41,9 +40,7 @@ Instant Suspicion::deadline() const {
   return started_ + max_ - (span / 1024 * share + span % 1024 * share / 1024);  // exact, without overflow
 }
 
-bool Suspicion::accused_by(const MemberId& accuser) const {
-  return std::ranges::find(accusers_, accuser) != accusers_.end();
-}
+bool Suspicion::accused_by(const MemberId& accuser) const { return std::ranges::find(accusers_, accuser) != accusers_.end(); }
 
 bool Suspicion::confirm(const MemberId& accuser) {
   if (!wants_more() || (once_ && accused_by(accuser))) return false;

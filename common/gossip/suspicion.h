@@ -22,15 +22,13 @@ inline constexpr std::uint32_t kMostConfirmations = 8;
 std::uint32_t confirmed_share(std::uint32_t confirmed, std::uint32_t wanted);
 
 // Rule 4: k, or 0 when fewer than k others (n members without the accuser and the accused) could confirm.
-constexpr std::uint32_t wanted_confirmations(std::uint32_t k, std::uint64_t members) {
-  return members < std::uint64_t{k} + 2 ? 0 : k;
-}
+constexpr std::uint32_t wanted_confirmations(std::uint32_t k, std::uint64_t members) { return members < std::uint64_t{k} + 2 ? 0 : k; }
 
 struct SuspicionTimes {
-  Duration min{};             // with all confirmations, or with none wanted
-  Duration max{};             // with none; less than min: taken as min
-  std::uint32_t wanted = 0;   // k
-  bool start_at_max = false;  // rule 17, raised in bad local health: max also where no confirmation is wanted
+  Duration min{};                   // with all confirmations, or with none wanted
+  Duration max{};                   // with none; less than min: taken as min
+  std::uint32_t wanted = 0;         // k
+  bool start_at_max = false;        // rule 17, raised in bad local health: max also where no confirmation is wanted
   bool accuser_counts_once = true;  // false only for --break
 };
 
@@ -49,9 +47,7 @@ class Suspicion {
   bool accused_by(const MemberId& accuser) const;
   std::uint32_t confirmations() const { return static_cast<std::uint32_t>(accusers_.size()) - 1; }
   bool wants_more() const { return confirmations() < wanted_; }
-  const std::vector<MemberId>& accusers() const {
-    return accusers_;
-  }  // first accuser first; at most kMostConfirmations + 1
+  const std::vector<MemberId>& accusers() const { return accusers_; }  // first accuser first; at most kMostConfirmations + 1
 
   // Rule 16: this node was stopped, so the member had no fair chance to refute. Its full remaining time begins anew at `now`.
   void restart(Instant now) { started_ = now; }

@@ -54,8 +54,7 @@ std::vector<std::uint16_t> SyncTree::differing(const std::vector<std::uint64_t>&
   const bool comparable_lists = others.size() == buckets_.size();
   std::vector<std::uint16_t> found;
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    if (!comparable_lists || others[bucket] != buckets_[bucket])
-      found.push_back(static_cast<std::uint16_t>(bucket));
+    if (!comparable_lists || others[bucket] != buckets_[bucket]) found.push_back(static_cast<std::uint16_t>(bucket));
   }
   return found;
 }

@@ -10,8 +10,8 @@ namespace {
 
 // An upper estimate of a row's bytes in a message.
 std::size_t row_bytes(const Member& member) {
-  std::size_t bytes = 128 + member.identity->name.size() + member.identity->address.ip.size() +
-                      member.identity->boot_id.size() + member.identity->key_print.size();
+  std::size_t bytes = 128 + member.identity->name.size() + member.identity->address.ip.size() + member.identity->boot_id.size() +
+                      member.identity->key_print.size();
   if (member.facts)
     for (const wire::FactPtr& fact : *member.facts) bytes += fact ? fact->value.size() + 24 : 0;
   return bytes;
@@ -140,8 +140,7 @@ void Core::receive(const Received& m, const wire::SyncRows& body) {
 
 // In as many messages as needed; the wanted rows are listed in the first.
 void Core::send_rows(const Received& m, const std::vector<Slot>& slots, std::vector<MemberId> wanted) {
-  if (wanted.size() > wire::kRowsPerMessage)
-    wanted.resize(wire::kRowsPerMessage);  // the next sync asks for the rest
+  if (wanted.size() > wire::kRowsPerMessage) wanted.resize(wire::kRowsPerMessage);  // the next sync asks for the rest
   wire::SyncRows rows{{}, std::move(wanted)};
   std::size_t bytes = rows.wanted.size() * 20;
   for (const Slot slot : slots) {
@@ -159,8 +158,7 @@ void Core::send_rows(const Received& m, const std::vector<Slot>& slots, std::vec
 
 wire::Row Core::row_told(const Member& member) const {
   wire::Row row = row_of(member);
-  if (!member.in_service() && now_ > member.since())
-    row.gone_ms = static_cast<std::uint64_t>((now_ - member.since()) / 1ms);
+  if (!member.in_service() && now_ > member.since()) row.gone_ms = static_cast<std::uint64_t>((now_ - member.since()) / 1ms);
   return row;
 }
 

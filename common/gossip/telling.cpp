@@ -8,8 +8,7 @@ namespace dtrain::gossip {
 void Core::tell(wire::Rumour rumour) {
   if (!active() || table_.size() == 1) return;  // nobody is there; a joiner gets the whole table
   queue_.add(std::move(rumour));
-  if (!timers_.waits(Timers::of(Wait::batch)))
-    timers_.set(Timers::of(Wait::batch), std::max(now_, next_flush_));
+  if (!timers_.waits(Timers::of(Wait::batch))) timers_.set(Timers::of(Wait::batch), std::max(now_, next_flush_));
 }
 
 // One round: `fanout` neighbours get the same rumours. They take turns, but neighbours that the least transmitted
@@ -45,9 +44,7 @@ std::vector<wire::Rumour> Core::piggyback() {
   return rumours;
 }
 
-void Core::send(const Member& to, wire::GossipBody body) {
-  send(0, to.identity->address, to.identity->id, std::move(body));
-}
+void Core::send(const Member& to, wire::GossipBody body) { send(0, to.identity->address, to.identity->id, std::move(body)); }
 
 void Core::answer(const Received& m, wire::GossipBody body) {
   wire::Endpoint to;
@@ -59,8 +56,7 @@ void Core::answer(const Received& m, wire::GossipBody body) {
   send(m.reply, to, m.header.sender, std::move(body), m.header.correlation);
 }
 
-void Core::send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body,
-                std::uint64_t correlation) {
+void Core::send(ReplyPath reply, const wire::Endpoint& to, const MemberId& member, wire::GossipBody body, std::uint64_t correlation) {
   wire::PeerHeader header;
   header.type = static_cast<std::uint16_t>(body.index() + 1);
   header.cluster = cluster_;
@@ -75,24 +71,15 @@ wire::Rumour Core::alive_rumour(const Member& member) const {
 }
 
 wire::Rumour Core::accusation_of(const Member& member) const {
-  wire::Rumour rumour{
-      wire::RumourKind::suspect, member.identity->id, member.incarnation, id_, nullptr, nullptr, {}};
+  wire::Rumour rumour{wire::RumourKind::suspect, member.identity->id, member.incarnation, id_, nullptr, nullptr, {}};
   switch (member.state()) {
-    case State::alive:
-      return alive_rumour(member);
+    case State::alive: return alive_rumour(member);
     case State::suspect:
-      if (const auto found = suspicions_.find(rumour.subject); found != suspicions_.end())
-        rumour.from = found->second.accusers().front();
+      if (const auto found = suspicions_.find(rumour.subject); found != suspicions_.end()) rumour.from = found->second.accusers().front();
       break;
-    case State::down:
-      rumour.kind = wire::RumourKind::down;
-      break;
-    case State::dead:
-      rumour.kind = wire::RumourKind::dead;
-      break;
-    case State::left:
-      rumour.kind = wire::RumourKind::left;
-      break;
+    case State::down: rumour.kind = wire::RumourKind::down; break;
+    case State::dead: rumour.kind = wire::RumourKind::dead; break;
+    case State::left: rumour.kind = wire::RumourKind::left; break;
   }
   return rumour;
 }
@@ -106,25 +93,19 @@ void Core::keep_links() {
   };
   for (const MemberId& id : rings_.neighbours())
     if (const Slot slot = table_.find(id); slot != kNone) keep(table_.at(slot));
-  const auto eligible = [this](Slot slot) {
-    return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service();
-  };
+  const auto eligible = [this](Slot slot) { return slot != self_slot_ && table_.used(slot) && table_.at(slot).in_service(); };
   for (const Slot slot : order_.peek(table_.slots(), options_.warm_ahead, eligible)) keep(table_.at(slot));
-  const auto same = [](const Peer& a, const Peer& b) {
-    return a.id == b.id && a.address == b.address && a.key_print == b.key_print;
-  };
+  const auto same = [](const Peer& a, const Peer& b) { return a.id == b.id && a.address == b.address && a.key_print == b.key_print; };
   // An unkept link may be closed by this node at any time: its silence is no evidence any more.
-  std::erase_if(up_, [&](const wire::Endpoint& to) {
-    return std::ranges::none_of(peers, [&](const Peer& peer) { return peer.address == to; });
-  });
+  std::erase_if(
+      up_, [&](const wire::Endpoint& to) { return std::ranges::none_of(peers, [&](const Peer& peer) { return peer.address == to; }); });
   if (std::ranges::equal(peers, kept_, same)) return;
   kept_ = peers;
   out_->links = KeepLinks{std::move(peers)};
 }
 
 void Core::links_changed() {
-  if (!timers_.waits(Timers::of(Wait::links)))
-    timers_.set(Timers::of(Wait::links), now_ + phase(kLinksSpread));
+  if (!timers_.waits(Timers::of(Wait::links))) timers_.set(Timers::of(Wait::links), now_ + phase(kLinksSpread));
 }
 
 }  // namespace dtrain::gossip

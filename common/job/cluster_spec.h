@@ -15,19 +15,25 @@
 namespace dtrain::job {
 
 struct TaskAddress {
-  std::string host;         // the host's task address, as it stands in cluster specs
-  std::uint16_t port = 0;   // reserved for this task in this generation
+  std::string host;        // the host's task address, as it stands in cluster specs
+  std::uint16_t port = 0;  // reserved for this task in this generation
   // Puts an IPv6 address in brackets, since its port could not be told apart otherwise.
-  std::string text() const {
-    return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+  std::string text() const { return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port); }
+  template <class V>
+  void fields(V& v) {
+    v("host", host);
+    v("port", port);
   }
-  template <class V> void fields(V& v) { v("host", host); v("port", port); }
 };
 
 struct Restore {
-  std::string path;        // directory, prefix (TensorFlow V2), or file
+  std::string path;  // directory, prefix (TensorFlow V2), or file
   std::int64_t step = 0;
-  template <class V> void fields(V& v) { v("path", path); v("step", step); }
+  template <class V>
+  void fields(V& v) {
+    v("path", path);
+    v("step", step);
+  }
 };
 
 // One generation, as all its tasks see it.
@@ -35,7 +41,7 @@ struct ClusterView {
   std::string job_name;
   JobId job = 0;
   Generation generation = 0;
-  std::map<TaskId, TaskAddress> tasks;   // every task of the generation
+  std::map<TaskId, TaskAddress> tasks;  // every task of the generation
   std::optional<Restore> restore;
 };
 
@@ -48,19 +54,19 @@ struct GpuIds {
 // What differs for this task and its host.
 struct TaskView {
   TaskId task;
-  std::string node;                      // its name
+  std::string node;  // its name
   GpuIds gpu_ids;
-  std::string work_dir;                  // the directory it starts in
-  std::string package_dir;               // the job's writable copy
-  std::string interface;                 // of the task address; "": unknown
+  std::string work_dir;     // the directory it starts in
+  std::string package_dir;  // the job's writable copy
+  std::string interface;    // of the task address; "": unknown
   std::string notify_socket;
-  std::string user;                      // "": its host looks it up
+  std::string user;                             // "": its host looks it up
   std::map<std::string, std::string> pass_env;  // tasks.passEnv of the host, with values
 };
 
 struct Rendered {
   std::vector<std::string> argv;
-  std::map<std::string, std::string> env;   // without DTRAIN_ATTEMPT: the shim sets it per attempt
+  std::map<std::string, std::string> env;  // without DTRAIN_ATTEMPT: the shim sets it per attempt
 };
 
 // Templates:
@@ -72,8 +78,7 @@ struct Rendered {
 //   {checkpoint.dir|path|step}  path and step are empty when nothing is restored
 // Only a brace followed by one of these prefixes and closed before any blank, quote or brace is a template; all others
 // are literal, and {{hosts:ps}} is the text {hosts:ps}. Fails naming the first unknown name.
-Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
-                                    const TaskView& task);
+Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
 
 // Position of a task among all of its generation, from 0, by RoleRules::order: chief or master, then workers, then
 // the other roles in alphabetical order, evaluators last, each by index. 0 when the task is not in the generation.

@@ -12,8 +12,7 @@ struct Exit {
   std::int32_t signal = 0;
   bool unknown = false;  // the end is proven (shim or host gone), but not how it came
   bool out_of_memory = false;
-  std::string
-      cause;  // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
+  std::string cause;        // "" or: watchdog | could not execute python4: No such file or directory | shim died ...
   std::string stderr_tail;  // last lines, bounded by limits::kStderrTailBytes
   bool with_host = false;   // its host was being stopped and asked it to end: whatever the code, the task is neither done nor at fault
   bool port_taken = false;  // it failed soon after its start while another program had its port: its place is at fault

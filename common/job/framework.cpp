@@ -16,9 +16,7 @@ static_assert(in_order());
 
 }  // namespace
 
-const FrameworkRules& rules_of(Framework framework) {
-  return *kFrameworks.at(static_cast<std::size_t>(framework)).rules;
-}
+const FrameworkRules& rules_of(Framework framework) { return *kFrameworks.at(static_cast<std::size_t>(framework)).rules; }
 
 const RoleRules& role_rules(Framework framework, std::string_view role) {
   const auto roles = rules_of(framework).roles;

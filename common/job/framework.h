@@ -21,8 +21,8 @@ namespace dtrain::job {
 struct RoleRules {
   std::string_view name = {};
   std::uint32_t most = limits::kTasksPerJob;  // replicas
-  bool leads = false;      // its task 0 decides the job's success
-  bool stands_in = false;  // where no role leads, its task 0 decides instead, and must not run twice
+  bool leads = false;                         // its task 0 decides the job's success
+  bool stands_in = false;                     // where no role leads, its task 0 decides instead, and must not run twice
   bool works = false;      // it counts as worker for successPolicy AllWorkers and for enableDynamicWorker, which lets one be lost
   bool serves = false;     // it holds the state that others work on (a parameter server): policy.onPsFailure
   bool ends = true;        // it ends by itself: where no role leads, the job succeeds when all such roles have
@@ -40,7 +40,7 @@ enum class Collective : unsigned char { never, always, without_servers };
 
 // The rules of one framework. The default of each function suits a program that knows nothing of dtrain.
 struct FrameworkRules {
-  bool built = true;                     // false: the name is known, and its jobs are refused
+  bool built = true;  // false: the name is known, and its jobs are refused
   std::span<const RoleRules> roles = {};
   Collective collective = Collective::never;
   // True if every task needs a port of its own.

@@ -10,8 +10,7 @@ namespace {
 // True if any command or env value of the job contains one of the words.
 bool mentions(const JobSpec& spec, std::initializer_list<std::string> words) {
   const auto hit = [&](const std::string& text) {
-    return std::any_of(words.begin(), words.end(),
-                       [&](const std::string& w) { return text.find(w) != std::string::npos; });
+    return std::any_of(words.begin(), words.end(), [&](const std::string& w) { return text.find(w) != std::string::npos; });
   };
   const auto any_value = [&](const std::map<std::string, std::string>& env) {
     return std::any_of(env.begin(), env.end(), [&](const auto& e) { return hit(e.second); });
@@ -23,9 +22,7 @@ bool mentions(const JobSpec& spec, std::initializer_list<std::string> words) {
   });
 }
 
-bool needs_ports(const JobSpec& spec) {
-  return mentions(spec, {"{hosts:", "{host:", "{port:", "{task.address}", "{task.port}"});
-}
+bool needs_ports(const JobSpec& spec) { return mentions(spec, {"{hosts:", "{host:", "{port:", "{task.address}", "{task.port}"}); }
 
 bool scales_alone(const JobSpec& spec, const std::string& role) {
   return !mentions(spec, {"{hosts:" + role, "{host:" + role, "{count:" + role, "{task.rank}"});
@@ -33,7 +30,6 @@ bool scales_alone(const JobSpec& spec, const std::string& role) {
 
 }  // namespace
 
-const FrameworkRules kGeneric{
-    .roles = kUsualRoles, .needs_ports = needs_ports, .scales_alone = scales_alone, .check = check_usual_roles};
+const FrameworkRules kGeneric{.roles = kUsualRoles, .needs_ports = needs_ports, .scales_alone = scales_alone, .check = check_usual_roles};
 
 }  // namespace dtrain::job

@@ -3,8 +3,7 @@
 
 namespace dtrain::job {
 
-const FrameworkRules kPlannedOfRanks{
-    .built = false, .roles = kUsualRoles, .collective = Collective::always, .check = check_usual_roles};
+const FrameworkRules kPlannedOfRanks{.built = false, .roles = kUsualRoles, .collective = Collective::always, .check = check_usual_roles};
 
 const FrameworkRules kPlannedOfServers{.built = false, .roles = kUsualRoles, .check = check_usual_roles};
 

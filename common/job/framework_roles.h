@@ -8,13 +8,16 @@
 
 namespace dtrain::job {
 
-inline constexpr RoleRules kChief{
-    .name = "chief", .most = 1, .leads = true, .stateful = true, .rank = true, .start = 1, .order = 0};
+inline constexpr RoleRules kChief{.name = "chief", .most = 1, .leads = true, .stateful = true, .rank = true, .start = 1, .order = 0};
 
 inline constexpr std::array kUsualRoles{
     RoleRules{.name = "ps", .serves = true, .ends = false, .stateful = true, .start = 0, .avoid_gpu_hosts = AvoidGpuHosts::prefer},
     kChief,
-    [] { auto older = kChief; older.name = "master"; return older; }(),
+    [] {
+      auto older = kChief;
+      older.name = "master";
+      return older;
+    }(),
     RoleRules{.name = "worker", .works = true, .rank = true, .order = 1},
     RoleRules{.name = "evaluator", .ends = false, .order = 3},
 };

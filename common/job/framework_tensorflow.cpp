@@ -27,12 +27,9 @@ constexpr auto kRoles = [] {
 
 bool sees_evaluators(const JobSpec& spec, const TaskId& task) {
   switch (spec.policy.evaluator_in_cluster) {
-    case EvaluatorInCluster::self:
-      return task.role == kEvaluator;
-    case EvaluatorInCluster::never:
-      return false;
-    case EvaluatorInCluster::always:
-      return true;
+    case EvaluatorInCluster::self: return task.role == kEvaluator;
+    case EvaluatorInCluster::never: return false;
+    case EvaluatorInCluster::always: return true;
   }
   return false;
 }
@@ -57,8 +54,7 @@ using Cluster = std::map<std::string, std::string>;
 Cluster whole_cluster(const JobSpec& spec, const ClusterView& view, const TaskId& self) {
   std::map<std::string, std::vector<std::string>> addresses;  // the view is ordered by role, then index
   for (const auto& [task, address] : view.tasks)
-    if (task.role != kEvaluator || sees_evaluators(spec, self))
-      addresses[task.role].push_back(address.text());
+    if (task.role != kEvaluator || sees_evaluators(spec, self)) addresses[task.role].push_back(address.text());
   Cluster out;
   for (const auto& [role, list] : addresses) out[role] = address_list(list);
   return out;
@@ -92,9 +88,7 @@ std::string cluster_object(const Cluster& cluster) {
 }
 
 // A worker of a sparse cluster is given no other worker's address.
-bool scales_alone(const JobSpec& spec, const std::string& role) {
-  return spec.policy.enable_dynamic_worker && role == "worker";
-}
+bool scales_alone(const JobSpec& spec, const std::string& role) { return spec.policy.enable_dynamic_worker && role == "worker"; }
 
 void add_tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env) {
   if (auto config = tf_config(spec, cluster, task)) env["TF_CONFIG"] = std::move(*config);
@@ -131,8 +125,7 @@ std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& clu
   if (own == cluster.tasks.end() || cluster.tasks.size() == 1) return std::nullopt;
   const bool sparse = spec.policy.enable_dynamic_worker && (task.role == "worker" || task.role == "ps");
   if (sparse) return cluster_object(sparse_cluster(cluster, task, own->second)) + task_object(task) + "}";
-  return cluster_object(whole_cluster(spec, cluster, task)) + task_object(task) +
-         ",\"environment\":\"cloud\"}";
+  return cluster_object(whole_cluster(spec, cluster, task)) + task_object(task) + ",\"environment\":\"cloud\"}";
 }
 
 const FrameworkRules kTensorflow{.roles = kRoles,

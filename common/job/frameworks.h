@@ -8,9 +8,7 @@
 namespace dtrain::job {
 
 // The numbers are stored and sent: a new one comes last.
-enum class Framework : unsigned char {
-  tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic
-};
+enum class Framework : unsigned char { tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic };
 inline constexpr Framework kFrameworkUnlessSaid = Framework::generic;
 
 struct FrameworkRules;
@@ -25,14 +23,10 @@ struct FrameworkLine {
 
 // In the order of the numbers.
 inline constexpr std::array kFrameworks{
-    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow},
-    FrameworkLine{Framework::pytorch, "pytorch", &kPlannedOfRanks},
-    FrameworkLine{Framework::mpi, "mpi", &kPlannedOfRanks},
-    FrameworkLine{Framework::horovod, "horovod", &kPlannedOfRanks},
-    FrameworkLine{Framework::mxnet, "mxnet", &kPlannedOfServers},
-    FrameworkLine{Framework::xgboost, "xgboost", &kPlannedOfRanks},
-    FrameworkLine{Framework::paddle, "paddle", &kPlannedOfRanks},
-    FrameworkLine{Framework::jax, "jax", &kPlannedOfRanks},
+    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow}, FrameworkLine{Framework::pytorch, "pytorch", &kPlannedOfRanks},
+    FrameworkLine{Framework::mpi, "mpi", &kPlannedOfRanks},           FrameworkLine{Framework::horovod, "horovod", &kPlannedOfRanks},
+    FrameworkLine{Framework::mxnet, "mxnet", &kPlannedOfServers},     FrameworkLine{Framework::xgboost, "xgboost", &kPlannedOfRanks},
+    FrameworkLine{Framework::paddle, "paddle", &kPlannedOfRanks},     FrameworkLine{Framework::jax, "jax", &kPlannedOfRanks},
     FrameworkLine{Framework::generic, "generic", &kGeneric},
 };
 constexpr Framework enum_last(Framework) { return kFrameworks.back().framework; }

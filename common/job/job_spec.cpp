@@ -38,9 +38,7 @@ std::uint32_t total_replicas(const JobSpec& spec) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(sum, std::numeric_limits<std::uint32_t>::max()));
 }
 
-bool has_role(const JobSpec& spec, std::string_view role) {
-  return spec.roles.contains(std::string(role));
-}
+bool has_role(const JobSpec& spec, std::string_view role) { return spec.roles.contains(std::string(role)); }
 
 bool is_collective(const JobSpec& spec) {
   const Collective when = rules_of(spec.framework).collective;

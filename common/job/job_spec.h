@@ -25,9 +25,7 @@ constexpr RestartPolicy enum_last(RestartPolicy) { return RestartPolicy::exit_co
 enum class OnDisconnect : unsigned char { by_class, replace, freeze, keep };  // by_class: freeze when exclusive
 constexpr OnDisconnect enum_last(OnDisconnect) { return OnDisconnect::keep; }
 // What the two of them ask for was not done before that.
-constexpr std::uint32_t since_version(OnDisconnect when) {
-  return when == OnDisconnect::replace || when == OnDisconnect::freeze ? 2 : 1;
-}
+constexpr std::uint32_t since_version(OnDisconnect when) { return when == OnDisconnect::replace || when == OnDisconnect::freeze ? 2 : 1; }
 
 enum class AvoidGpuHosts : unsigned char { no, prefer, require };
 constexpr AvoidGpuHosts enum_last(AvoidGpuHosts) { return AvoidGpuHosts::require; }
@@ -57,36 +55,53 @@ struct Resources {
   std::uint64_t cpu_millis = 0;    // 0: reserves nothing, limits nothing
   std::uint64_t memory_bytes = 0;  // 0: reserves nothing, limits nothing; otherwise a hard limit
   std::uint32_t gpus = 0;
-  std::string gpu_model;           // "" any
-  template <class V> void fields(V& v) {
-    v("cpu_millis", cpu_millis); v("memory_bytes", memory_bytes); v("gpus", gpus); v("gpu_model", gpu_model);
+  std::string gpu_model;  // "" any
+  template <class V>
+  void fields(V& v) {
+    v("cpu_millis", cpu_millis);
+    v("memory_bytes", memory_bytes);
+    v("gpus", gpus);
+    v("gpu_model", gpu_model);
   }
 };
 
 struct RoleSpec {
   std::uint32_t replicas = 1;
-  std::uint32_t min_replicas = 0;                   // equals replicas unless the job may shrink
-  std::vector<std::string> command;                 // templates not yet rendered
-  std::map<std::string, std::string> env;           // added to the job's
+  std::uint32_t min_replicas = 0;          // equals replicas unless the job may shrink
+  std::vector<std::string> command;        // templates not yet rendered
+  std::map<std::string, std::string> env;  // added to the job's
   Resources resources;
   std::map<std::string, std::string> node_selector;
-  std::string anti_affinity = "none";               // none | host | a label's name
+  std::string anti_affinity = "none";  // none | host | a label's name
   AvoidGpuHosts avoid_gpu_hosts = AvoidGpuHosts::no;
   RestartPolicy restart_policy = RestartPolicy::on_failure;
-  std::map<std::string, StartAfter> start_after;    // by role: the state that it must have reached; defaults are filled in
+  std::map<std::string, StartAfter> start_after;  // by role: the state that it must have reached; defaults are filled in
   OnDisconnect on_disconnect = OnDisconnect::by_class;
-  bool exclusive = false;                           // every task of the role; for one task ask is_exclusive()
-  bool notify = false;                              // ready means READY=1 was sent
-  Duration watchdog{0};                             // 0: off
+  bool exclusive = false;  // every task of the role; for one task ask is_exclusive()
+  bool notify = false;     // ready means READY=1 was sent
+  Duration watchdog{0};    // 0: off
   std::int32_t stop_signal = 15;
-  SignalTo signal_to = SignalTo::all;               // which of a task's processes get the stop signal and the signal before the deadline
-  Duration start_timeout{0};                        // a task that is not Running (with notify: ready) by then is killed; 0: off
-  template <class V> void fields(V& v) {
-    v("replicas", replicas); v("min_replicas", min_replicas); v("command", command); v("env", env);
-    v("resources", resources); v("node_selector", node_selector); v("anti_affinity", anti_affinity);
-    v("avoid_gpu_hosts", avoid_gpu_hosts); v("restart_policy", restart_policy); v("start_after", start_after);
-    v("on_disconnect", on_disconnect); v("exclusive", exclusive); v("notify", notify); v("watchdog", watchdog);
-    v("stop_signal", stop_signal); v("signal_to", signal_to); v("start_timeout", start_timeout);
+  SignalTo signal_to = SignalTo::all;  // which of a task's processes get the stop signal and the signal before the deadline
+  Duration start_timeout{0};           // a task that is not Running (with notify: ready) by then is killed; 0: off
+  template <class V>
+  void fields(V& v) {
+    v("replicas", replicas);
+    v("min_replicas", min_replicas);
+    v("command", command);
+    v("env", env);
+    v("resources", resources);
+    v("node_selector", node_selector);
+    v("anti_affinity", anti_affinity);
+    v("avoid_gpu_hosts", avoid_gpu_hosts);
+    v("restart_policy", restart_policy);
+    v("start_after", start_after);
+    v("on_disconnect", on_disconnect);
+    v("exclusive", exclusive);
+    v("notify", notify);
+    v("watchdog", watchdog);
+    v("stop_signal", stop_signal);
+    v("signal_to", signal_to);
+    v("start_timeout", start_timeout);
   }
 };
 
@@ -96,13 +111,18 @@ CheckpointFormat enum_last(CheckpointFormat);
 constexpr CheckpointFormat only(transfer::FormatId format) { return CheckpointFormat(static_cast<unsigned>(format) + 1); }
 
 struct CheckpointSpec {
-  std::string dir;                     // absolute
+  std::string dir;  // absolute
   CheckpointFormat format{};
-  std::uint32_t keep = 0;              // 0: unset, nothing is ever deleted
+  std::uint32_t keep = 0;  // 0: unset, nothing is ever deleted
   std::uint32_t replicas = 1;
-  std::string restore = "auto";        // auto | never | an absolute path
-  template <class V> void fields(V& v) {
-    v("dir", dir); v("format", format); v("keep", keep); v("replicas", replicas); v("restore", restore);
+  std::string restore = "auto";  // auto | never | an absolute path
+  template <class V>
+  void fields(V& v) {
+    v("dir", dir);
+    v("format", format);
+    v("keep", keep);
+    v("replicas", replicas);
+    v("restore", restore);
   }
 };
 
@@ -112,21 +132,34 @@ struct RestartBackoff {
   Duration max = 60s;
   Duration reset_after = 10min;
   bool jitter = true;  // off when given as one duration
-  template <class V> void fields(V& v) {
-    v("first", first); v("initial", initial); v("max", max); v("reset_after", reset_after); v("jitter", jitter);
+  template <class V>
+  void fields(V& v) {
+    v("first", first);
+    v("initial", initial);
+    v("max", max);
+    v("reset_after", reset_after);
+    v("jitter", jitter);
   }
 };
 
 struct FailureThreshold {
   std::uint32_t count = 5;  // 0: off
   Duration within = 6h;
-  template <class V> void fields(V& v) { v("count", count); v("within", within); }
+  template <class V>
+  void fields(V& v) {
+    v("count", count);
+    v("within", within);
+  }
 };
 
 struct SignalBeforeDeadline {
   std::int32_t signal = 0;
   Duration before{0};
-  template <class V> void fields(V& v) { v("signal", signal); v("before", before); }
+  template <class V>
+  void fields(V& v) {
+    v("signal", signal);
+    v("before", before);
+  }
 };
 
 inline constexpr Duration kWaitForUnlessSaid = 10min;
@@ -134,7 +167,7 @@ inline constexpr Duration kWaitForUnlessSaid = 10min;
 struct Policy {
   std::optional<std::uint32_t> backoff_limit;  // restarts in one run; unset: only the failure threshold limits them
   RestartBackoff restart_backoff;
-  FailureThreshold failure_threshold;          // per task
+  FailureThreshold failure_threshold;  // per task
   OnPsFailure on_ps_failure = OnPsFailure::halt;
   std::optional<Duration> active_deadline;
   std::optional<Duration> ttl_after_finished;
@@ -149,14 +182,24 @@ struct Policy {
   Duration stop_grace_period = 30s;
   std::optional<SignalBeforeDeadline> signal_before_deadline;
   std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and for how long at most
-  template <class V> void fields(V& v) {
-    v("backoff_limit", backoff_limit); v("restart_backoff", restart_backoff);
-    v("failure_threshold", failure_threshold); v("on_ps_failure", on_ps_failure);
-    v("active_deadline", active_deadline); v("ttl_after_finished", ttl_after_finished);
-    v("clean_pod_policy", clean_pod_policy); v("success_policy", success_policy);
-    v("evaluator_in_cluster", evaluator_in_cluster); v("enable_dynamic_worker", enable_dynamic_worker);
-    v("placement", placement); v("priority", priority); v("expected", expected); v("gang", gang);
-    v("stop_grace_period", stop_grace_period); v("signal_before_deadline", signal_before_deadline);
+  template <class V>
+  void fields(V& v) {
+    v("backoff_limit", backoff_limit);
+    v("restart_backoff", restart_backoff);
+    v("failure_threshold", failure_threshold);
+    v("on_ps_failure", on_ps_failure);
+    v("active_deadline", active_deadline);
+    v("ttl_after_finished", ttl_after_finished);
+    v("clean_pod_policy", clean_pod_policy);
+    v("success_policy", success_policy);
+    v("evaluator_in_cluster", evaluator_in_cluster);
+    v("enable_dynamic_worker", enable_dynamic_worker);
+    v("placement", placement);
+    v("priority", priority);
+    v("expected", expected);
+    v("gang", gang);
+    v("stop_grace_period", stop_grace_period);
+    v("signal_before_deadline", signal_before_deadline);
     v("wait_for", wait_for);
   }
 };
@@ -166,19 +209,23 @@ constexpr std::uint32_t since_version(const Policy& policy) { return policy.gang
 struct NotifyHook {
   std::vector<std::string> command;  // empty: none
   std::vector<std::string> on;       // job states
-  template <class V> void fields(V& v) { v("command", command); v("on", on); }
+  template <class V>
+  void fields(V& v) {
+    v("command", command);
+    v("on", on);
+  }
 };
 
 // Space for what the ledger appends to generate_name: the job's id in decimal.
 inline constexpr std::size_t kGeneratedSuffixBytes = 20;
 
 struct JobSpec {
-  std::string name;                            // empty only while generate_name is to be filled in by the ledger
+  std::string name;  // empty only while generate_name is to be filled in by the ledger
   std::string generate_name;
   std::map<std::string, std::string> labels;
   Framework framework = kFrameworkUnlessSaid;
-  std::string package_digest;                  // BLAKE2b-256 hex of the package's tar; "": no package
-  std::string work_dir = ".";                  // inside the package's copy, or absolute
+  std::string package_digest;  // BLAKE2b-256 hex of the package's tar; "": no package
+  std::string work_dir = ".";  // inside the package's copy, or absolute
   std::map<std::string, std::string> env;
   std::vector<std::string> require_paths;
   std::map<std::string, RoleSpec> roles;
@@ -186,14 +233,25 @@ struct JobSpec {
   Policy policy;
   NotifyHook notify;
   bool suspend = false;
-  std::string package_content;                 // as package_digest, but without the times of its files; "": from an older client
-  std::string rehearsal;                       // only in tests of an upgrade (wire::kRehearsal)
-  template <class V> void fields(V& v) {
-    v("name", name); v("generate_name", generate_name); v("labels", labels); v("framework", framework);
-    v("package_digest", package_digest); v("work_dir", work_dir); v("env", env);
-    v("require_paths", require_paths); v("roles", roles); v("checkpoint", checkpoint); v("policy", policy);
-    v("notify", notify); v("suspend", suspend);
-    v("package_content", package_content); v("rehearsal", rehearsal, wire::kRehearsal);
+  std::string package_content;  // as package_digest, but without the times of its files; "": from an older client
+  std::string rehearsal;        // only in tests of an upgrade (wire::kRehearsal)
+  template <class V>
+  void fields(V& v) {
+    v("name", name);
+    v("generate_name", generate_name);
+    v("labels", labels);
+    v("framework", framework);
+    v("package_digest", package_digest);
+    v("work_dir", work_dir);
+    v("env", env);
+    v("require_paths", require_paths);
+    v("roles", roles);
+    v("checkpoint", checkpoint);
+    v("policy", policy);
+    v("notify", notify);
+    v("suspend", suspend);
+    v("package_content", package_content);
+    v("rehearsal", rehearsal, wire::kRehearsal);
   }
 };
 

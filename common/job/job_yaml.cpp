@@ -16,9 +16,7 @@ namespace dtrain::job {
 namespace {
 
 // Always in double quotes, so that no rule of YAML gives it another meaning. JSON's escapes are valid in YAML, too.
-std::string text(std::string_view value) {
-  return json_text(escape_params(value));
-}
+std::string text(std::string_view value) { return json_text(escape_params(value)); }
 
 std::string list(const std::vector<std::string>& values) {
   std::string out = "[";
@@ -219,10 +217,8 @@ std::string to_yaml(const JobSpec& spec) {
   w.line("apiVersion", "dtrain/v1");
   w.line("kind", "Job");
   w.open("metadata");
-  if (!spec.name.empty())
-    w.line("name", text(spec.name));
-  else
-    w.line("generateName", text(spec.generate_name));
+  if (!spec.name.empty()) w.line("name", text(spec.name));
+  else w.line("generateName", text(spec.generate_name));
   w.map("labels", spec.labels);
   w.close();
   w.open("spec");
@@ -235,8 +231,7 @@ std::string to_yaml(const JobSpec& spec) {
   w.close();
   if (spec.checkpoint) write_checkpoint(w, *spec.checkpoint);
   write_policy(w, spec.policy);
-  if (!spec.notify.command.empty())
-    w.line("notify", "{command: " + list(spec.notify.command) + ", on: " + list(spec.notify.on) + "}");
+  if (!spec.notify.command.empty()) w.line("notify", "{command: " + list(spec.notify.command) + ", on: " + list(spec.notify.on) + "}");
   w.flag("suspend", spec.suspend);
   w.close();
   return w.take();

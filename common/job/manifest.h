@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/base/result.h"
 #include "common/job/job_spec.h"
 
 namespace dtrain::job {
@@ -20,12 +19,18 @@ struct FileError {
   std::string code;
   std::string file;
   std::uint32_t line = 0;  // from 1; 0: the mistake concerns the file as a whole
-  std::string path;     // spec.roles.worker.replicas, spec.roles.worker.command[1]
-  std::string message;  // what is wrong and what would be right
+  std::string path;        // spec.roles.worker.replicas, spec.roles.worker.command[1]
+  std::string message;     // what is wrong and what would be right
   std::string next;
   std::string text() const;  // without LINE if it is 0, without PATH if it is empty
-  template <class V> void fields(V& v) {
-    v("code", code); v("file", file); v("line", line); v("path", path); v("message", message); v("next", next);
+  template <class V>
+  void fields(V& v) {
+    v("code", code);
+    v("file", file);
+    v("line", line);
+    v("path", path);
+    v("message", message);
+    v("next", next);
   }
 };
 
@@ -33,8 +38,8 @@ struct FileError {
 inline constexpr std::size_t kReportedMistakes = 100;
 
 struct ParseOptions {
-  std::string file_name = "-";                      // for messages
-  std::map<std::string, std::string> params;        // --param K=V: fills ${param:K}
+  std::string file_name = "-";                // for messages
+  std::map<std::string, std::string> params;  // --param K=V: fills ${param:K}
   // --set PATH=V: PATH from the document's root, names joined by dots (`\.` is a dot in a name, a number an element of a
   // list); missing maps on the way are made. V is literal text. Mistakes in it are reported for the file "--set".
   std::vector<std::pair<std::string, std::string>> sets;
@@ -42,9 +47,9 @@ struct ParseOptions {
 
 struct ParsedJob {
   JobSpec spec;
-  std::string package_path;              // as written; "" none. The digest is filled in after packing
-  std::vector<std::string> warnings;     // "50 workers on one ps"; parts of a foreign manifest that are not supported
-  std::vector<FileError> errors;         // empty: spec is valid
+  std::string package_path;           // as written; "" none. The digest is filled in after packing
+  std::vector<std::string> warnings;  // "50 workers on one ps"; parts of a foreign manifest that are not supported
+  std::vector<FileError> errors;      // empty: spec is valid
 };
 
 // Never throws; any bytes may be given. Cost is bounded by the limits of common/base/limits.h: text beyond

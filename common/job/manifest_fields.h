@@ -6,10 +6,10 @@
 
 namespace dtrain::job {
 
-void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework,
-               Report& report, RoleSpec& out, bool& has_start_after);
-void read_policy(const YamlNode& node, const std::string& path, Report& report, Policy& out);
-void read_checkpoint(const YamlNode& node, const std::string& path, Report& report, CheckpointSpec& out);
+void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework, FileErrors& report,
+               RoleSpec& out, bool& has_start_after);
+void read_policy(const YamlNode& node, const std::string& path, FileErrors& report, Policy& out);
+void read_checkpoint(const YamlNode& node, const std::string& path, FileErrors& report, CheckpointSpec& out);
 
 // True for the roles whose tasks must never run twice at once: ps, chief, master and evaluator of a tensorflow job.
 // None in a generic job.

@@ -17,15 +17,11 @@ constexpr std::string_view kParam = "${param:";
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> names(1);
   for (std::size_t i = 0; i < path.size(); ++i) {
-    if (path[i] == '\\' && i + 1 < path.size())
-      names.back() += path[++i];
-    else if (path[i] == '.')
-      names.emplace_back();
-    else
-      names.back() += path[i];
+    if (path[i] == '\\' && i + 1 < path.size()) names.back() += path[++i];
+    else if (path[i] == '.') names.emplace_back();
+    else names.back() += path[i];
   }
-  if (std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); }))
-    names.clear();
+  if (std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); })) names.clear();
   return names;
 }
 
@@ -38,8 +34,7 @@ bool is_index(std::string_view name, std::size_t size) {
 
 // The child of `node`, made where a map can hold it; null where it cannot.
 YamlNode* child_for_set(YamlNode& node, const std::string& name) {
-  if (node.kind == Kind::sequence)
-    return is_index(name, node.items.size()) ? &node.items[std::stoul(name)] : nullptr;
+  if (node.kind == Kind::sequence) return is_index(name, node.items.size()) ? &node.items[std::stoul(name)] : nullptr;
   if (node.kind == Kind::scalar) return nullptr;
   node.kind = Kind::mapping;  // a null becomes a map
   for (auto& entry : node.entries)
@@ -51,14 +46,13 @@ YamlNode* child_for_set(YamlNode& node, const std::string& name) {
 
 class Resolver {
  public:
-  Resolver(const std::map<std::string, std::string>& params, std::set<std::string>& used, Report& report)
+  Resolver(const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report)
       : params_(params), used_(used), report_(report) {}
 
   void visit(YamlNode& node, const std::string& path, std::uint32_t line) {
     report_.place(path, node.from_option ? 0 : line);
     if (node.kind == Kind::scalar) substitute(node.text, path);
-    for (std::size_t i = 0; i < node.items.size(); ++i)
-      visit(node.items[i], item_path(path, i), node.items[i].line);
+    for (std::size_t i = 0; i < node.items.size(); ++i) visit(node.items[i], item_path(path, i), node.items[i].line);
     check_twice(node, path);
     for (auto& entry : node.entries) visit(entry.value, join_path(path, entry.key), entry.line);
   }
@@ -69,10 +63,8 @@ class Resolver {
     for (const auto& entry : node.entries) {
       const auto [known, inserted] = first.emplace(entry.key, entry.line);
       if (inserted) continue;
-      report_.add_at(
-          entry.line, "syntax", join_path(path, entry.key),
-          "key " + in_quotes(entry.key) + " is given twice, first on line " + std::to_string(known->second),
-          "remove one");
+      report_.add_at(entry.line, "syntax", join_path(path, entry.key),
+                     "key " + in_quotes(entry.key) + " is given twice, first on line " + std::to_string(known->second), "remove one");
     }
   }
 
@@ -103,36 +95,29 @@ class Resolver {
     used_.insert(name);
     const auto value = params_.find(name);
     if (value == params_.end()) {
-      report_.add("missing", path, "parameter " + in_quotes(name) + " has no value",
-                  "give --param " + name + "=VALUE");
+      report_.add("missing", path, "parameter " + in_quotes(name) + " has no value", "give --param " + name + "=VALUE");
       return;
     }
     added_ += value->second.size();
-    if (added_ <= kExpandedBytes)
-      out += value->second;
-    else if (!told_)
-      report_.add("limit", path,
-                  "parameters bring in more than " + std::to_string(kExpandedBytes) + " bytes of text");
+    if (added_ <= kExpandedBytes) out += value->second;
+    else if (!told_) report_.add("limit", path, "parameters bring in more than " + std::to_string(kExpandedBytes) + " bytes of text");
     told_ = added_ > kExpandedBytes;
   }
 
   const std::map<std::string, std::string>& params_;
   std::set<std::string>& used_;
-  Report& report_;
+  FileErrors& report_;
   std::size_t added_ = 0;
   bool told_ = false;
 };
 
 }  // namespace
 
-void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::string>>& sets,
-                Report& report) {
+void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::string>>& sets, FileErrors& report) {
   for (const auto& set : sets) {
     const std::string &path = set.first, &value = set.second;
     report.place(path, 0);
-    const auto refuse = [&](const char* why) {
-      report.add("syntax", path, std::string("--set ") + why, "give --set PATH=VALUE");
-    };
+    const auto refuse = [&](const char* why) { report.add("syntax", path, std::string("--set ") + why, "give --set PATH=VALUE"); };
     if (!is_utf8(value) || !is_utf8(path) || value.find('\0') != std::string::npos) {
       refuse("must be UTF-8 without NUL");
       continue;
@@ -156,8 +141,7 @@ void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::st
   }
 }
 
-void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used,
-             Report& report) {
+void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report) {
   Resolver(params, used, report).visit(root, "", root.line);
 }
 

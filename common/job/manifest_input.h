@@ -7,17 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/job/report.h"
+#include "common/job/file_errors.h"
 #include "common/job/yaml_tree.h"
 
 namespace dtrain::job {
 
-void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::string>>& sets, Report& report);
+void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::string>>& sets, FileErrors& report);
 
 // Replaces ${param:K} in every scalar (not in keys); `$${param:` stands for the text `${param:`. The value of a parameter
 // is not searched again. Notes the place of every field, refuses duplicate keys, and adds each K used to `used`.
-void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used,
-             Report& report);
+void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report);
 
 // The inverse for one text: resolve() turns it back unchanged.
 std::string escape_params(std::string_view text);

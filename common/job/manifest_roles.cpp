@@ -10,7 +10,7 @@ namespace {
 using Kind = YamlNode::Kind;
 constexpr std::int64_t kMostGpus = 1024;  // of one task
 
-void read_resources(const YamlNode& node, const std::string& path, Report& report, Resources& out) {
+void read_resources(const YamlNode& node, const std::string& path, FileErrors& report, Resources& out) {
   MapReader map(node, path, report);
   map.parsed("cpus", out.cpu_millis, parse_cpus);
   map.parsed("memory", out.memory_bytes, parse_memory);
@@ -19,12 +19,10 @@ void read_resources(const YamlNode& node, const std::string& path, Report& repor
   map.done();
 }
 
-void read_start_after(MapReader& role, const YamlNode& node, std::map<std::string, StartAfter>& out,
-                      Report& report) {
+void read_start_after(MapReader& role, const YamlNode& node, std::map<std::string, StartAfter>& out, FileErrors& report) {
   const std::string path = role.path("startAfter");
   if (node.kind != Kind::mapping) {
-    report.add("wrong-type", path,
-               "must be a map such as {chief: Ready}, not " + std::string(kind_name(node)));
+    report.add("wrong-type", path, "must be a map such as {chief: Ready}, not " + std::string(kind_name(node)));
     return;
   }
   for (const auto& entry : node.entries) {
@@ -36,20 +34,17 @@ void read_start_after(MapReader& role, const YamlNode& node, std::map<std::strin
 
 }  // namespace
 
-bool is_exclusive_role(Framework framework, std::string_view role) {
-  return role_rules(framework, role).exclusive;
-}
+bool is_exclusive_role(Framework framework, std::string_view role) { return role_rules(framework, role).exclusive; }
 
-void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework,
-               Report& report, RoleSpec& out, bool& has_start_after) {
+void read_role(const YamlNode& node, const std::string& path, const std::string& name, Framework framework, FileErrors& report,
+               RoleSpec& out, bool& has_start_after) {
   MapReader map(node, path, report);
   map.number("replicas", out.replicas, 1, limits::kTasksPerJob);
   out.min_replicas = out.replicas;
   map.number("minReplicas", out.min_replicas, 1, limits::kTasksPerJob);
   map.texts("command", out.command);
   map.text_map("env", out.env);
-  if (const YamlNode* resources = map.node("resources"))
-    read_resources(*resources, map.path("resources"), report, out.resources);
+  if (const YamlNode* resources = map.node("resources")) read_resources(*resources, map.path("resources"), report, out.resources);
   map.text_map("nodeSelector", out.node_selector);
   map.text("antiAffinity", out.anti_affinity);
   out.avoid_gpu_hosts = role_rules(framework, name).avoid_gpu_hosts;

@@ -16,19 +16,15 @@ const YamlNode kNoFields;
 
 std::string_view kind_name(const YamlNode& node) {
   switch (node.kind) {
-    case Kind::null:
-      return "null";
-    case Kind::scalar:
-      return "text";
-    case Kind::sequence:
-      return "a list";
-    case Kind::mapping:
-      return "a map";
+    case Kind::null: return "null";
+    case Kind::scalar: return "text";
+    case Kind::sequence: return "a list";
+    case Kind::mapping: return "a map";
   }
   return "";
 }
 
-MapReader::MapReader(const YamlNode& node, std::string path, Report& report)
+MapReader::MapReader(const YamlNode& node, std::string path, FileErrors& report)
     : node_(node.kind == Kind::mapping ? node : kNoFields), path_(std::move(path)), report_(report) {
   if (node.kind == Kind::mapping) return;
   const std::string is = node.kind == Kind::scalar ? in_quotes(node.text) : std::string(kind_name(node));
@@ -78,8 +74,7 @@ bool MapReader::texts(const char* key, std::vector<std::string>& out) {
   if (!found) return false;
   const std::string at = path(key);
   if (found->kind != Kind::sequence) {
-    const std::string is =
-        found->kind == Kind::scalar ? in_quotes(found->text) : std::string(kind_name(*found));
+    const std::string is = found->kind == Kind::scalar ? in_quotes(found->text) : std::string(kind_name(*found));
     report_.add("wrong-type", at, "must be a list such as [python3, train.py], not " + is);
     return false;
   }
@@ -98,8 +93,7 @@ bool MapReader::text_map(const char* key, std::map<std::string, std::string>& ou
   if (!found) return false;
   const std::string at = path(key);
   if (found->kind != Kind::mapping) {
-    report_.add("wrong-type", at,
-                "must be a map such as {NAME: value}, not " + std::string(kind_name(*found)));
+    report_.add("wrong-type", at, "must be a map such as {NAME: value}, not " + std::string(kind_name(*found)));
     return false;
   }
   bool good = true;
@@ -110,13 +104,9 @@ bool MapReader::text_map(const char* key, std::map<std::string, std::string>& ou
   return good;
 }
 
-bool MapReader::duration(const char* key, Duration& out) {
-  return parsed(key, out, parse_duration);
-}
+bool MapReader::duration(const char* key, Duration& out) { return parsed(key, out, parse_duration); }
 
-bool MapReader::signal(const char* key, std::int32_t& out) {
-  return parsed(key, out, parse_signal);
-}
+bool MapReader::signal(const char* key, std::int32_t& out) { return parsed(key, out, parse_signal); }
 
 bool MapReader::seconds(const char* key, Duration& out, std::uint64_t least) {
   std::int64_t value = 0;
@@ -126,16 +116,14 @@ bool MapReader::seconds(const char* key, Duration& out, std::uint64_t least) {
   return true;
 }
 
-bool read_whole_number(const YamlNode& value, const std::string& at, std::int64_t least, std::int64_t most,
-                       Report& report, std::int64_t& out) {
-  const std::string wanted =
-      "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+bool read_whole_number(const YamlNode& value, const std::string& at, std::int64_t least, std::int64_t most, FileErrors& report,
+                       std::int64_t& out) {
+  const std::string wanted = "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most);
   std::string_view digits = value.text;
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);
-  const bool is_number =
-      value.kind == Kind::scalar && !digits.empty() &&
-      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool is_number = value.kind == Kind::scalar && !digits.empty() &&
+                         std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!is_number) {
     const std::string is = value.kind == Kind::scalar ? in_quotes(value.text) : std::string(kind_name(value));
     report.add("wrong-type", at, wanted + ", not " + is);
@@ -155,8 +143,7 @@ bool read_whole_number(const YamlNode& value, const std::string& at, std::int64_
   return true;
 }
 
-void MapReader::wrong_word(const std::string& at, const std::string& text,
-                           const std::vector<std::string>& words) {
+void MapReader::wrong_word(const std::string& at, const std::string& text, const std::vector<std::string>& words) {
   const std::string near = nearest(text, words);
   report_.add("out-of-range", at, "must be " + one_of(words) + ", not " + in_quotes(text),
               near.empty() ? "" : "did you mean " + in_quotes(near) + "?");
@@ -165,8 +152,7 @@ void MapReader::wrong_word(const std::string& at, const std::string& text,
 void MapReader::done() {
   for (const auto& entry : node_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
-    if (report_.full())
-      return report_.add("unknown-key", path_, "unknown key");  // further mistakes are not kept: spare the search
+    if (report_.full()) return report_.add("unknown-key", path_, "unknown key");  // further mistakes are not kept: spare the search
     const std::string near = nearest(entry.key, known_);
     std::string message = "unknown key " + in_quotes(entry.key);
     message += near.empty() ? ", not " + one_of(known_) : "; did you mean " + in_quotes(near) + "?";

@@ -11,20 +11,20 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/job/file_errors.h"
 #include "common/job/names.h"
-#include "common/job/report.h"
 #include "common/job/text.h"
 #include "common/job/yaml_tree.h"
 
 namespace dtrain::job {
 
 // A whole number from `least` to `most`; anything else is reported.
-bool read_whole_number(const YamlNode& value, const std::string& path, std::int64_t least, std::int64_t most,
-                       Report& report, std::int64_t& out);
+bool read_whole_number(const YamlNode& value, const std::string& path, std::int64_t least, std::int64_t most, FileErrors& report,
+                       std::int64_t& out);
 
 class MapReader {
  public:
-  MapReader(const YamlNode& node, std::string path, Report& report);
+  MapReader(const YamlNode& node, std::string path, FileErrors& report);
 
   const std::string& path() const { return path_; }
   std::string path(std::string_view key) const { return join_path(path_, key); }
@@ -88,7 +88,7 @@ class MapReader {
  private:
   const YamlNode& node_;
   std::string path_;
-  Report& report_;
+  FileErrors& report_;
   std::vector<std::string> known_;
 };
 

@@ -13,22 +13,8 @@
 
 namespace dtrain::job {
 
-enum class TaskState : unsigned char {
-  waiting,
-  fetching,
-  staged,
-  starting,
-  running,
-  frozen,
-  backoff,
-  stopping,
-  succeeded,
-  failed,
-  lost
-};
-constexpr TaskState enum_last(TaskState) {
-  return TaskState::lost;
-}
+enum class TaskState : unsigned char { waiting, fetching, staged, starting, running, frozen, backoff, stopping, succeeded, failed, lost };
+constexpr TaskState enum_last(TaskState) { return TaskState::lost; }
 std::string_view to_string(TaskState s);  // "running"
 
 struct TaskObservation {
@@ -45,10 +31,10 @@ struct TaskObservation {
   bool stage_failed = false;  // it could not start here
   ErrorCode stage_error = ErrorCode::internal;
   std::string reason;
-  Duration lease{0};  // of the lease that it runs under; 0: it has none
-  bool lease_frozen = false;  // it is frozen for want of a lease, not by an order
-  bool spared = false;        // `exit` came while the job stood still, with its host, or before its attempt began, and spends no budget
-  Duration stood_still{0};    // total time frozen for want of a lease in this assignment, up to the last thaw
+  Duration lease{0};              // of the lease that it runs under; 0: it has none
+  bool lease_frozen = false;      // it is frozen for want of a lease, not by an order
+  bool spared = false;            // `exit` came while the job stood still, with its host, or before its attempt began, and spends no budget
+  Duration stood_still{0};        // total time frozen for want of a lease in this assignment, up to the last thaw
   std::string host_refused = {};  // after a failed staging: why this host refuses the job, though others may take it; "": it does not
   template <class V>
   void fields(V& v) {

@@ -15,13 +15,10 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::size_t kMantissaDigits =
-    19;  // below 10^19: fits 64 bits; times 2^60 or 10^18 it still fits 128
+constexpr std::size_t kMantissaDigits = 19;  // below 10^19: fits 64 bits; times 2^60 or 10^18 it still fits 128
 constexpr int kHighestExponent = 18;
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // A decimal number at the start of a text, exact: mantissa / 10^fraction_digits.
 struct Decimal {
@@ -82,20 +79,18 @@ struct TimeUnit {
   std::string_view name;
   Duration length;
 };
-constexpr std::array<TimeUnit, 5> kTimeUnits{
-    {{"d", std::chrono::hours(24)}, {"h", 1h}, {"m", 1min}, {"s", 1s}, {"ms", 1ms}}};
+constexpr std::array<TimeUnit, 5> kTimeUnits{{{"d", std::chrono::hours(24)}, {"h", 1h}, {"m", 1min}, {"s", 1s}, {"ms", 1ms}}};
 
 struct SignalName {
   std::string_view name;  // without SIG
   std::int32_t number;
 };
 constexpr std::array<SignalName, 31> kSignals{
-    {{"HUP", SIGHUP},       {"INT", SIGINT},   {"QUIT", SIGQUIT},   {"ILL", SIGILL},   {"TRAP", SIGTRAP},
-     {"ABRT", SIGABRT},     {"BUS", SIGBUS},   {"FPE", SIGFPE},     {"KILL", SIGKILL}, {"USR1", SIGUSR1},
-     {"SEGV", SIGSEGV},     {"USR2", SIGUSR2}, {"PIPE", SIGPIPE},   {"ALRM", SIGALRM}, {"TERM", SIGTERM},
-     {"STKFLT", SIGSTKFLT}, {"CHLD", SIGCHLD}, {"CONT", SIGCONT},   {"STOP", SIGSTOP}, {"TSTP", SIGTSTP},
-     {"TTIN", SIGTTIN},     {"TTOU", SIGTTOU}, {"URG", SIGURG},     {"XCPU", SIGXCPU}, {"XFSZ", SIGXFSZ},
-     {"VTALRM", SIGVTALRM}, {"PROF", SIGPROF}, {"WINCH", SIGWINCH}, {"IO", SIGIO},     {"PWR", SIGPWR},
+    {{"HUP", SIGHUP},   {"INT", SIGINT},       {"QUIT", SIGQUIT}, {"ILL", SIGILL},       {"TRAP", SIGTRAP}, {"ABRT", SIGABRT},
+     {"BUS", SIGBUS},   {"FPE", SIGFPE},       {"KILL", SIGKILL}, {"USR1", SIGUSR1},     {"SEGV", SIGSEGV}, {"USR2", SIGUSR2},
+     {"PIPE", SIGPIPE}, {"ALRM", SIGALRM},     {"TERM", SIGTERM}, {"STKFLT", SIGSTKFLT}, {"CHLD", SIGCHLD}, {"CONT", SIGCONT},
+     {"STOP", SIGSTOP}, {"TSTP", SIGTSTP},     {"TTIN", SIGTTIN}, {"TTOU", SIGTTOU},     {"URG", SIGURG},   {"XCPU", SIGXCPU},
+     {"XFSZ", SIGXFSZ}, {"VTALRM", SIGVTALRM}, {"PROF", SIGPROF}, {"WINCH", SIGWINCH},   {"IO", SIGIO},     {"PWR", SIGPWR},
      {"SYS", SIGSYS}}};
 
 tl::unexpected<Error> not_a(std::string_view wanted, std::string_view text) {
@@ -115,8 +110,7 @@ Result<std::uint64_t> parse_cpus(std::string_view text) {
   const Wide scaled = Wide(number->mantissa) * (number->rest.empty() ? 1000u : 1u);
   const Wide divisor = power_of_ten(number->fraction_digits);
   if (scaled % divisor != 0) return not_a("a number of CPUs in steps of 1m (0.001)", text);
-  if (scaled / divisor > kMostCpuMillis)
-    return not_a("at most " + format_cpus(kMostCpuMillis) + " CPUs", text);
+  if (scaled / divisor > kMostCpuMillis) return not_a("at most " + format_cpus(kMostCpuMillis) + " CPUs", text);
   return static_cast<std::uint64_t>(scaled / divisor);
 }
 
@@ -131,25 +125,20 @@ Result<std::uint64_t> parse_memory(std::string_view text) {
     std::string_view digits = rest.substr(1);
     const bool negative = digits.front() == '-';
     if (negative || digits.front() == '+') digits.remove_prefix(1);
-    const bool valid =
-        !digits.empty() && digits.size() <= 2 && std::all_of(digits.begin(), digits.end(), is_digit);
+    const bool valid = !digits.empty() && digits.size() <= 2 && std::all_of(digits.begin(), digits.end(), is_digit);
     int exponent = 0;
     for (const char c : valid ? digits : std::string_view()) exponent = exponent * 10 + (c - '0');
     if (!valid || exponent > kHighestExponent) return not_a(kMemoryForm, text);
-    if (negative)
-      fraction_digits += static_cast<std::uint32_t>(exponent);  // at most 19 + 18 digits: 10^37 fits
-    else
-      value *= power_of_ten(static_cast<std::uint32_t>(exponent));
+    if (negative) fraction_digits += static_cast<std::uint32_t>(exponent);  // at most 19 + 18 digits: 10^37 fits
+    else value *= power_of_ten(static_cast<std::uint32_t>(exponent));
   } else {
-    const auto unit =
-        std::find_if(kMemoryUnits.begin(), kMemoryUnits.end(), [&](const Unit& u) { return u.name == rest; });
+    const auto unit = std::find_if(kMemoryUnits.begin(), kMemoryUnits.end(), [&](const Unit& u) { return u.name == rest; });
     if (unit == kMemoryUnits.end()) return not_a(kMemoryForm, text);
     value *= unit->factor;
   }
   const Wide divisor = power_of_ten(fraction_digits);
   const Wide bytes = value / divisor + (value % divisor == 0 ? 0 : 1);
-  if (bytes > static_cast<Wide>(std::numeric_limits<std::int64_t>::max()))
-    return not_a("less than 8Ei of memory", text);
+  if (bytes > static_cast<Wide>(std::numeric_limits<std::int64_t>::max())) return not_a("less than 8Ei of memory", text);
   return static_cast<std::uint64_t>(bytes);
 }
 
@@ -161,11 +150,9 @@ Result<Duration> parse_duration(std::string_view text) {
     if (i == kMantissaDigits) return not_a("at most 3650d", text);
     number = number * 10 + static_cast<std::uint64_t>(text[i] - '0');
   }
-  const auto unit = std::find_if(kTimeUnits.begin(), kTimeUnits.end(),
-                                 [&](const TimeUnit& u) { return u.name == text.substr(i); });
+  const auto unit = std::find_if(kTimeUnits.begin(), kTimeUnits.end(), [&](const TimeUnit& u) { return u.name == text.substr(i); });
   if (i == 0 || unit == kTimeUnits.end()) return not_a(kDurationForm, text);
-  if (number > static_cast<std::uint64_t>(kLongestDuration / unit->length))
-    return not_a("at most 3650d", text);
+  if (number > static_cast<std::uint64_t>(kLongestDuration / unit->length)) return not_a("at most 3650d", text);
   return unit->length * static_cast<std::int64_t>(number);
 }
 
@@ -182,14 +169,11 @@ Result<std::int32_t> parse_signal(std::string_view text) {
   return not_a(kSignalForm, text);
 }
 
-std::string format_cpus(std::uint64_t millis) {
-  return millis % 1000 == 0 ? std::to_string(millis / 1000) : std::to_string(millis) + "m";
-}
+std::string format_cpus(std::uint64_t millis) { return millis % 1000 == 0 ? std::to_string(millis / 1000) : std::to_string(millis) + "m"; }
 
 std::string format_memory(std::uint64_t bytes) {
   for (const char* unit : {"Ei", "Pi", "Ti", "Gi", "Mi", "Ki"}) {
-    const auto found =
-        std::find_if(kMemoryUnits.begin(), kMemoryUnits.end(), [&](const Unit& u) { return u.name == unit; });
+    const auto found = std::find_if(kMemoryUnits.begin(), kMemoryUnits.end(), [&](const Unit& u) { return u.name == unit; });
     if (bytes > 0 && bytes % found->factor == 0) return std::to_string(bytes / found->factor) + unit;
   }
   return std::to_string(bytes);

@@ -10,9 +10,8 @@
 
 namespace dtrain::job {
 
-inline constexpr Duration kLongestDuration =
-    std::chrono::hours(24) * 3650;                              // sums of a few stay far from overflow
-inline constexpr std::uint64_t kMostCpuMillis = 1'000'000'000;  // a million CPUs
+inline constexpr Duration kLongestDuration = std::chrono::hours(24) * 3650;  // sums of a few stay far from overflow
+inline constexpr std::uint64_t kMostCpuMillis = 1'000'000'000;               // a million CPUs
 inline constexpr std::int32_t kHighestSignal = 64;
 
 Result<std::int32_t> parse_signal(std::string_view text);  // SIGUSR1, USR1 or 10; 1 to kHighestSignal

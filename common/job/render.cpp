@@ -72,18 +72,14 @@ Status check_sizes(const Rendered& rendered, const TaskId& task) {
     return bytes + 1 > limits::kArgumentBytes;
   };
   const auto refuse = [&](const std::string& what, std::size_t most) {
-    return fail(
-        ErrorCode::limit,
-        "could not start " + task.text() + ": " + what + " has more than " + std::to_string(most) + " bytes",
-        "pass it through a file");
+    return fail(ErrorCode::limit, "could not start " + task.text() + ": " + what + " has more than " + std::to_string(most) + " bytes",
+                "pass it through a file");
   };
   for (const auto& argument : rendered.argv)
     if (too_long(argument.size())) return refuse("argument " + in_quotes(argument), limits::kArgumentBytes);
   for (const auto& [name, value] : rendered.env)
-    if (too_long(name.size() + 1 + value.size()))
-      return refuse("variable " + in_quotes(name), limits::kArgumentBytes);
-  if (total > limits::kArgumentsTotalBytes)
-    return refuse("its command with its environment", limits::kArgumentsTotalBytes);
+    if (too_long(name.size() + 1 + value.size())) return refuse("variable " + in_quotes(name), limits::kArgumentBytes);
+  if (total > limits::kArgumentsTotalBytes) return refuse("its command with its environment", limits::kArgumentsTotalBytes);
   return {};
 }
 
@@ -92,8 +88,7 @@ Status check_sizes(const Rendered& rendered, const TaskId& task) {
 Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const TaskView& task) {
   const auto role = spec.roles.find(task.task.role);
   if (role == spec.roles.end() || !cluster.tasks.contains(task.task))
-    return fail(ErrorCode::invalid, "could not render " + task.task.text() +
-                                        ": it is no task of generation " +
+    return fail(ErrorCode::invalid, "could not render " + task.task.text() + ": it is no task of generation " +
                                         std::to_string(cluster.generation) + " of job " + cluster.job_name);
   Rendered out;
   TemplateRenderer renderer(spec, cluster, task);

@@ -25,8 +25,7 @@ std::vector<std::string> find_start_cycle(const JobSpec& spec) {
     return nullptr;
   };
   for (bool removed = true; removed;) {
-    const auto free =
-        std::find_if(left.begin(), left.end(), [&](const std::string& role) { return !next_of(role); });
+    const auto free = std::find_if(left.begin(), left.end(), [&](const std::string& role) { return !next_of(role); });
     removed = free != left.end();
     if (removed) left.erase(free);
   }

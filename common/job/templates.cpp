@@ -16,21 +16,20 @@ using Kind = TemplateName::Kind;
 
 constexpr std::array<std::string_view, 9> kPrefixes{"hosts:", "host:", "count:",   "port:",      "job.",
                                                     "task.",  "work.", "package.", "checkpoint."};
-constexpr std::array<std::pair<std::string_view, Kind>, 14> kPlainNames{
-    {{"job.name", Kind::job_name},
-     {"job.generation", Kind::job_generation},
-     {"task.name", Kind::task_name},
-     {"task.type", Kind::task_type},
-     {"task.index", Kind::task_index},
-     {"task.rank", Kind::task_rank},
-     {"task.address", Kind::task_address},
-     {"task.host", Kind::task_host},
-     {"task.port", Kind::task_port},
-     {"work.dir", Kind::work_dir},
-     {"package.dir", Kind::package_dir},
-     {"checkpoint.dir", Kind::checkpoint_dir},
-     {"checkpoint.path", Kind::checkpoint_path},
-     {"checkpoint.step", Kind::checkpoint_step}}};
+constexpr std::array<std::pair<std::string_view, Kind>, 14> kPlainNames{{{"job.name", Kind::job_name},
+                                                                         {"job.generation", Kind::job_generation},
+                                                                         {"task.name", Kind::task_name},
+                                                                         {"task.type", Kind::task_type},
+                                                                         {"task.index", Kind::task_index},
+                                                                         {"task.rank", Kind::task_rank},
+                                                                         {"task.address", Kind::task_address},
+                                                                         {"task.host", Kind::task_host},
+                                                                         {"task.port", Kind::task_port},
+                                                                         {"work.dir", Kind::work_dir},
+                                                                         {"package.dir", Kind::package_dir},
+                                                                         {"checkpoint.dir", Kind::checkpoint_dir},
+                                                                         {"checkpoint.path", Kind::checkpoint_path},
+                                                                         {"checkpoint.step", Kind::checkpoint_step}}};
 constexpr std::array<std::pair<std::string_view, Kind>, 3> kRoleNames{
     {{"hosts:", Kind::hosts}, {"count:", Kind::count}, {"port:", Kind::port}}};
 constexpr std::string_view kHost = "host:";
@@ -41,14 +40,11 @@ std::string_view name_at(std::string_view text) {
   const std::size_t end = text.find_first_of("{} \t\r\n\"'", 1);
   if (end == std::string_view::npos || text[end] != '}') return {};
   const std::string_view name = text.substr(1, end - 1);
-  const bool known = std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                                 [&](std::string_view p) { return name.starts_with(p); });
+  const bool known = std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
   return known ? name : std::string_view();
 }
 
-std::string braced(std::string_view name) {
-  return "{" + std::string(name) + "}";
-}
+std::string braced(std::string_view name) { return "{" + std::string(name) + "}"; }
 
 const TaskAddress* address_of(const ClusterView& cluster, const TaskId& task) {
   const auto found = cluster.tasks.find(task);
@@ -66,8 +62,8 @@ std::string join_addresses(const ClusterView& cluster, std::string_view role) {
 }
 
 std::size_t count_tasks(const ClusterView& cluster, std::string_view role) {
-  return static_cast<std::size_t>(std::count_if(cluster.tasks.begin(), cluster.tasks.end(),
-                                                [&](const auto& entry) { return entry.first.role == role; }));
+  return static_cast<std::size_t>(
+      std::count_if(cluster.tasks.begin(), cluster.tasks.end(), [&](const auto& entry) { return entry.first.role == role; }));
 }
 
 bool is_known(const TemplateName& name, const JobSpec& spec) {
@@ -79,10 +75,8 @@ bool is_known(const TemplateName& name, const JobSpec& spec) {
       const auto role = spec.roles.find(std::string(name.role));
       return role != spec.roles.end() && name.index < role->second.replicas;
     }
-    case Kind::checkpoint_dir:
-      return spec.checkpoint.has_value();
-    default:
-      return true;
+    case Kind::checkpoint_dir: return spec.checkpoint.has_value();
+    default: return true;
   }
 }
 
@@ -94,50 +88,29 @@ bool may_be_left_out(const TemplateName& name, const JobSpec& spec) {
 }
 
 // nullopt: the generation has no such task.
-std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spec, const ClusterView& cluster,
-                                    const TaskView& view) {
+std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spec, const ClusterView& cluster, const TaskView& view) {
   const auto text_of = [](const TaskAddress* a) { return a ? std::optional(a->text()) : std::nullopt; };
-  const auto port_of = [](const TaskAddress* a) {
-    return a ? std::optional(std::to_string(a->port)) : std::nullopt;
-  };
+  const auto port_of = [](const TaskAddress* a) { return a ? std::optional(std::to_string(a->port)) : std::nullopt; };
   const TaskAddress* own = address_of(cluster, view.task);
   switch (name.kind) {
-    case Kind::hosts:
-      return join_addresses(cluster, name.role);
-    case Kind::host:
-      return text_of(address_of(cluster, {std::string(name.role), name.index}));
-    case Kind::count:
-      return std::to_string(count_tasks(cluster, name.role));
-    case Kind::port:
-      return port_of(name.role == view.task.role ? own : address_of(cluster, {std::string(name.role), 0}));
-    case Kind::job_name:
-      return cluster.job_name;
-    case Kind::job_generation:
-      return std::to_string(cluster.generation);
-    case Kind::task_name:
-      return view.task.text();
-    case Kind::task_type:
-      return view.task.role;
-    case Kind::task_index:
-      return std::to_string(view.task.index);
-    case Kind::task_rank:
-      return std::to_string(rank_of(spec, cluster, view.task));
-    case Kind::task_address:
-      return text_of(own);
-    case Kind::task_host:
-      return own ? std::optional(own->host) : std::nullopt;
-    case Kind::task_port:
-      return port_of(own);
-    case Kind::work_dir:
-      return view.work_dir;
-    case Kind::package_dir:
-      return view.package_dir;
-    case Kind::checkpoint_dir:
-      return spec.checkpoint ? spec.checkpoint->dir : "";
-    case Kind::checkpoint_path:
-      return cluster.restore ? cluster.restore->path : "";
-    case Kind::checkpoint_step:
-      return cluster.restore ? std::to_string(cluster.restore->step) : "";
+    case Kind::hosts: return join_addresses(cluster, name.role);
+    case Kind::host: return text_of(address_of(cluster, {std::string(name.role), name.index}));
+    case Kind::count: return std::to_string(count_tasks(cluster, name.role));
+    case Kind::port: return port_of(name.role == view.task.role ? own : address_of(cluster, {std::string(name.role), 0}));
+    case Kind::job_name: return cluster.job_name;
+    case Kind::job_generation: return std::to_string(cluster.generation);
+    case Kind::task_name: return view.task.text();
+    case Kind::task_type: return view.task.role;
+    case Kind::task_index: return std::to_string(view.task.index);
+    case Kind::task_rank: return std::to_string(rank_of(spec, cluster, view.task));
+    case Kind::task_address: return text_of(own);
+    case Kind::task_host: return own ? std::optional(own->host) : std::nullopt;
+    case Kind::task_port: return port_of(own);
+    case Kind::work_dir: return view.work_dir;
+    case Kind::package_dir: return view.package_dir;
+    case Kind::checkpoint_dir: return spec.checkpoint ? spec.checkpoint->dir : "";
+    case Kind::checkpoint_path: return cluster.restore ? cluster.restore->path : "";
+    case Kind::checkpoint_step: return cluster.restore ? std::to_string(cluster.restore->step) : "";
   }
   return std::nullopt;
 }
@@ -178,8 +151,7 @@ std::optional<TemplateName> parse_template_name(std::string_view name) {
   for (const auto& [plain, kind] : kPlainNames)
     if (name == plain) return TemplateName{kind, {}, 0};
   for (const auto& [prefix, kind] : kRoleNames)
-    if (name.starts_with(prefix) && is_role_name(name.substr(prefix.size())))
-      return TemplateName{kind, name.substr(prefix.size()), 0};
+    if (name.starts_with(prefix) && is_role_name(name.substr(prefix.size()))) return TemplateName{kind, name.substr(prefix.size()), 0};
   if (!name.starts_with(kHost)) return std::nullopt;
   name.remove_prefix(kHost.size());
   const std::size_t colon = name.find(':');
@@ -188,8 +160,7 @@ std::optional<TemplateName> parse_template_name(std::string_view name) {
   const bool number = !digits.empty() && digits.size() <= kIndexDigits &&
                       std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!number) return std::nullopt;
-  return TemplateName{Kind::host, name.substr(0, colon),
-                      static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
+  return TemplateName{Kind::host, name.substr(0, colon), static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
 }
 
 std::vector<std::string> known_template_names(const JobSpec& spec) {
@@ -231,11 +202,10 @@ std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const Tas
   const auto order = [&](const TaskId& t) { return std::pair(role_rules(spec.framework, t.role).order, std::cref(t)); };
   if (!cluster.tasks.contains(task)) return 0;
   const auto own = order(task);
-  return static_cast<std::uint32_t>(
-      std::count_if(cluster.tasks.begin(), cluster.tasks.end(), [&](const auto& entry) {
-        const auto other = order(entry.first);
-        return other.first < own.first || (other.first == own.first && other.second.get() < own.second.get());
-      }));
+  return static_cast<std::uint32_t>(std::count_if(cluster.tasks.begin(), cluster.tasks.end(), [&](const auto& entry) {
+    const auto other = order(entry.first);
+    return other.first < own.first || (other.first == own.first && other.second.get() < own.second.get());
+  }));
 }
 
 TemplateRenderer::TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task)
@@ -251,8 +221,7 @@ Result<std::string> TemplateRenderer::render(std::string_view text) {
         const auto name = parse_template_name(piece.text);
         auto found = name && is_known(*name, spec_) ? value_of(*name, spec_, cluster_, task_) : std::nullopt;
         if (!found)
-          return fail(ErrorCode::invalid,
-                      "could not render " + in_quotes(text) + ": unknown template " + braced(piece.text),
+          return fail(ErrorCode::invalid, "could not render " + in_quotes(text) + ": unknown template " + braced(piece.text),
                       "write {" + braced(piece.text) + "} for the literal text");
         known = values_.emplace(piece.text, std::move(*found)).first;
       }
@@ -260,16 +229,14 @@ Result<std::string> TemplateRenderer::render(std::string_view text) {
     }
     if (out.size() + value.size() > limits::kArgumentBytes)
       return fail(ErrorCode::limit,
-                  "could not render " + in_quotes(text) + ": it has more than " +
-                      std::to_string(limits::kArgumentBytes) + " bytes",
+                  "could not render " + in_quotes(text) + ": it has more than " + std::to_string(limits::kArgumentBytes) + " bytes",
                   "pass it through a file");
     out += value;
   }
   return out;
 }
 
-Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster,
-                                    const TaskView& task) {
+Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster, const TaskView& task) {
   return TemplateRenderer(spec, cluster, task).render(text);
 }
 

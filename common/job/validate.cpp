@@ -6,11 +6,11 @@
 
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/file_errors.h"
 #include "common/job/framework.h"
 #include "common/job/manifest.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/quantity.h"
-#include "common/job/report.h"
 #include "common/job/start_order.h"
 #include "common/job/templates.h"
 #include "common/job/text.h"
@@ -39,7 +39,7 @@ class Rules {
 
   std::vector<FileError> check() {
     TextCheck texts{*this};
-    const_cast<JobSpec&>(spec_).fields(texts);  // fields() is shared with the decoder; it only reads here
+    const_cast<JobSpec&>(spec_).fields(texts);        // fields() is shared with the decoder; it only reads here
     if (!errors_.empty()) return std::move(errors_);  // messages would quote the invalid text
     names();
     job_fields();
@@ -83,7 +83,7 @@ class Rules {
     }
   };
 
-  // One more than is ever shown, so that Report can say that there are more. The search for near words stops here, too.
+  // One more than is ever shown, so that FileErrors can say that there are more. The search for near words stops here, too.
   bool full() const { return errors_.size() > kReportedMistakes; }
   void add(std::string code, std::string path, std::string message, std::string next = "") {
     if (full()) return;
@@ -96,13 +96,11 @@ class Rules {
       add("missing", "metadata.name", "is required: the name of the job", "or give generateName, a prefix");
     if (!spec_.name.empty() && !is_job_name(spec_.name))
       add("out-of-range", "metadata.name",
-          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " +
-              in_quotes(spec_.name));
+          std::string(kNameForm) + std::to_string(limits::kNameBytes) + " bytes, not " + in_quotes(spec_.name));
     const std::size_t longest = limits::kNameBytes - kGeneratedSuffixBytes;
     const std::string& prefix = spec_.generate_name;
     if (!prefix.empty() && (prefix.size() > longest || !is_job_name(prefix + "0")))
-      add("out-of-range", "metadata.generateName",
-          std::string(kNameForm) + std::to_string(longest) + " bytes, not " + in_quotes(prefix));
+      add("out-of-range", "metadata.generateName", std::string(kNameForm) + std::to_string(longest) + " bytes, not " + in_quotes(prefix));
     check_labels("metadata.labels", spec_.labels);
   }
 
@@ -110,11 +108,10 @@ class Rules {
     for (const auto& [name, value] : labels) {
       if (!is_label_name(name))
         add("out-of-range", join_path(path, name),
-            "a label's name must be letters, digits and inner - _ . /, at most " +
-                std::to_string(kLabelBytes) + " bytes, not " + in_quotes(name));
+            "a label's name must be letters, digits and inner - _ . /, at most " + std::to_string(kLabelBytes) + " bytes, not " +
+                in_quotes(name));
       if (value.size() > kLabelBytes)
-        add("limit", join_path(path, name),
-            "a label's value must have at most " + std::to_string(kLabelBytes) + " bytes");
+        add("limit", join_path(path, name), "a label's value must have at most " + std::to_string(kLabelBytes) + " bytes");
     }
   }
 
@@ -130,8 +127,7 @@ class Rules {
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     for (const std::string& digest : {spec_.package_digest, spec_.package_content})
       if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
-        add("out-of-range", "spec.package",
-            "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
+        add("out-of-range", "spec.package", "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
     check_work_dir();
     check_env("spec.env", spec_.env);
     if (spec_.require_paths.size() > kRequiredPaths)
@@ -139,21 +135,17 @@ class Rules {
           "require the directories above them");
     for (std::size_t i = 0; i < std::min(spec_.require_paths.size(), kRequiredPaths); ++i)
       if (!spec_.require_paths[i].starts_with('/'))
-        add("out-of-range", item_path("spec.requires.paths", i),
-            "must be an absolute path, not " + in_quotes(spec_.require_paths[i]));
+        add("out-of-range", item_path("spec.requires.paths", i), "must be an absolute path, not " + in_quotes(spec_.require_paths[i]));
   }
 
   void check_work_dir() {
     const std::string& dir = spec_.work_dir;
-    if (dir.empty())
-      add("out-of-range", "spec.workDir", "must be a directory, not empty",
-          "leave it out for the package's root");
+    if (dir.empty()) add("out-of-range", "spec.workDir", "must be a directory, not empty", "leave it out for the package's root");
     if (dir.starts_with('/')) return;
     for (std::string_view rest = dir; !rest.empty();) {
       const std::size_t slash = rest.find('/');
       if (rest.substr(0, slash) == "..")
-        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + in_quotes(dir),
-                   "or give an absolute path");
+        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + in_quotes(dir), "or give an absolute path");
       rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
     }
   }
@@ -163,11 +155,9 @@ class Rules {
       const std::string at = join_path(path, name);
       if (name.empty() || name.size() > kVariableNameBytes || name.find('=') != std::string::npos)
         add("out-of-range", at,
-            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) +
-                " bytes and no =, not " + in_quotes(name));
+            "a variable's name must have 1 to " + std::to_string(kVariableNameBytes) + " bytes and no =, not " + in_quotes(name));
       if (name.size() + value.size() + 2 > limits::kArgumentBytes)
-        add("limit", at, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes with its name",
-            "pass it through a file");
+        add("limit", at, "has more than " + std::to_string(limits::kArgumentBytes) + " bytes with its name", "pass it through a file");
       check_templates(at, value);
     }
   }
@@ -181,10 +171,8 @@ class Rules {
       const std::string_view name = std::string_view(unknown).substr(1, unknown.size() - 2);
       const std::string near = nearest(name, known_template_names(spec_));
       std::string message = "unknown template " + in_quotes(unknown);
-      if (name == "checkpoint.dir")
-        message += ": the job has no spec.checkpoint";
-      else if (const auto parsed = parse_template_name(name);
-               parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
+      if (name == "checkpoint.dir") message += ": the job has no spec.checkpoint";
+      else if (const auto parsed = parse_template_name(name); parsed && !parsed->role.empty() && !has_role(spec_, parsed->role))
         message += ": the job has no role " + in_quotes(parsed->role);
       else if (parsed && !parsed->role.empty())
         message += parsed->index < spec_.roles.at(std::string(parsed->role)).replicas ? ": the role may shrink to fewer tasks (minReplicas)"
@@ -196,8 +184,7 @@ class Rules {
 
   void roles() {
     if (spec_.roles.empty())
-      return add("missing", "spec.roles",
-                 "is required: at least one role, such as {worker: {command: [python3, train.py]}}");
+      return add("missing", "spec.roles", "is required: at least one role, such as {worker: {command: [python3, train.py]}}");
     if (spec_.roles.size() > limits::kRolesPerJob)
       return add("limit", "spec.roles", "must be at most " + std::to_string(limits::kRolesPerJob) + " roles");
     for (const auto& [name, role] : spec_.roles) check_role(join_path("spec.roles", name), name, role);
@@ -237,30 +224,26 @@ class Rules {
   void check_role(const std::string& path, const std::string& name, const RoleSpec& role) {
     if (!is_role_name(name))
       add("out-of-range", path,
-          "a role's name must be lower-case letters and digits, a letter first, at most " +
-              std::to_string(limits::kRoleNameBytes) + " bytes, not " + in_quotes(name));
+          "a role's name must be lower-case letters and digits, a letter first, at most " + std::to_string(limits::kRoleNameBytes) +
+              " bytes, not " + in_quotes(name));
     const std::uint32_t most = role_rules(spec_.framework, name).most;
     if (role.replicas < 1 || role.replicas > most)
       add("out-of-range", join_path(path, "replicas"),
           most == 1 ? "must be 1: a job has at most one " + name + ", not " + std::to_string(role.replicas)
-                    : "must be a whole number from 1 to " + std::to_string(most) + ", not " +
-                          std::to_string(role.replicas));
+                    : "must be a whole number from 1 to " + std::to_string(most) + ", not " + std::to_string(role.replicas));
     else if (role.min_replicas < 1 || role.min_replicas > role.replicas)
       add("out-of-range", join_path(path, "minReplicas"),
-          "must be from 1 to replicas (" + std::to_string(role.replicas) + "), not " +
-              std::to_string(role.min_replicas));
+          "must be from 1 to replicas (" + std::to_string(role.replicas) + "), not " + std::to_string(role.min_replicas));
     check_command(join_path(path, "command"), role.command);
     check_env(join_path(path, "env"), role.env);
     check_resources(join_path(path, "resources"), role.resources);
     check_labels(join_path(path, "nodeSelector"), role.node_selector);
     if (!is_label_name(role.anti_affinity))
-      add("out-of-range", join_path(path, "antiAffinity"),
-          "must be none, host or a label's name, not " + in_quotes(role.anti_affinity));
-    for (const auto& entry : role.start_after)
-      check_start_after(join_path(path, "startAfter"), name, entry.first);
+      add("out-of-range", join_path(path, "antiAffinity"), "must be none, host or a label's name, not " + in_quotes(role.anti_affinity));
+    for (const auto& entry : role.start_after) check_start_after(join_path(path, "startAfter"), name, entry.first);
     if (is_exclusive_role(spec_.framework, name) && !role.exclusive)
-      add("conflict", join_path(path, "exclusive"),
-          "cannot be false: two of the same " + name + " would damage the training", "leave it out");
+      add("conflict", join_path(path, "exclusive"), "cannot be false: two of the same " + name + " would damage the training",
+          "leave it out");
     if (role.exclusive && role.on_disconnect == OnDisconnect::replace)
       add("conflict", join_path(path, "onDisconnect"),
           "cannot be replace: a second one would run beside the first, and the role is exclusive", "use freeze or keep, or leave it out");
@@ -274,20 +257,17 @@ class Rules {
   }
 
   void check_command(const std::string& path, const std::vector<std::string>& command) {
-    if (command.empty())
-      return add("missing", path, "is required: what each task runs, such as [python3, train.py]");
+    if (command.empty()) return add("missing", path, "is required: what each task runs, such as [python3, train.py]");
     if (command.front().empty()) add("out-of-range", item_path(path, 0), "must be a program, not empty");
     std::size_t total = 0;
     for (std::size_t i = 0; i < command.size(); ++i) {
       total += command[i].size() + 1;
       if (command[i].size() >= limits::kArgumentBytes)
-        add("limit", item_path(path, i), "has " + std::to_string(limits::kArgumentBytes) + " bytes or more",
-            "pass it through a file");
+        add("limit", item_path(path, i), "has " + std::to_string(limits::kArgumentBytes) + " bytes or more", "pass it through a file");
       check_templates(item_path(path, i), command[i]);
     }
     if (total > limits::kArgumentsTotalBytes)
-      add("limit", path, "has more than " + std::to_string(limits::kArgumentsTotalBytes) + " bytes",
-          "pass it through a file");
+      add("limit", path, "has more than " + std::to_string(limits::kArgumentsTotalBytes) + " bytes", "pass it through a file");
   }
 
   void check_resources(const std::string& path, const Resources& resources) {
@@ -316,9 +296,7 @@ class Rules {
 
 }  // namespace
 
-std::vector<FileError> validate(const JobSpec& spec) {
-  return Rules(spec).check();
-}
+std::vector<FileError> validate(const JobSpec& spec) { return Rules(spec).check(); }
 
 std::vector<std::string> warnings_about(const JobSpec& spec) {
   std::vector<std::string> out;

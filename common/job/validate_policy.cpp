@@ -2,17 +2,16 @@
 
 #include <algorithm>
 
+#include "common/job/file_errors.h"
 #include "common/job/names.h"
 #include "common/job/quantity.h"
-#include "common/job/report.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
 
 namespace {
 
-void add(std::vector<FileError>& errors, std::string code, std::string path, std::string message,
-         std::string next = "") {
+void add(std::vector<FileError>& errors, std::string code, std::string path, std::string message, std::string next = "") {
   errors.push_back({std::move(code), "", 0, std::move(path), std::move(message), std::move(next)});
 }
 
@@ -36,11 +35,9 @@ void check_deadlines(const std::string& path, const Policy& policy, std::vector<
   if (policy.active_deadline) {
     check_seconds(join_path(path, "activeDeadlineSeconds"), *policy.active_deadline, errors);
     if (*policy.active_deadline == Duration::zero())
-      add(errors, "out-of-range", join_path(path, "activeDeadlineSeconds"), "must be 1 or more",
-          "leave it out for no deadline");
+      add(errors, "out-of-range", join_path(path, "activeDeadlineSeconds"), "must be 1 or more", "leave it out for no deadline");
   }
-  if (policy.ttl_after_finished)
-    check_seconds(join_path(path, "ttlSecondsAfterFinished"), *policy.ttl_after_finished, errors);
+  if (policy.ttl_after_finished) check_seconds(join_path(path, "ttlSecondsAfterFinished"), *policy.ttl_after_finished, errors);
   check_seconds(join_path(path, "expectedSeconds"), policy.expected, errors);
   check_span(join_path(path, "stopGracePeriod"), policy.stop_grace_period, errors);
   if (!policy.signal_before_deadline) return;
@@ -49,20 +46,16 @@ void check_deadlines(const std::string& path, const Policy& policy, std::vector<
   check_span(join_path(at, "before"), policy.signal_before_deadline->before, errors);
   if (policy.active_deadline && policy.signal_before_deadline->before >= *policy.active_deadline)
     add(errors, "conflict", join_path(at, "before"),
-        "must be less than activeDeadlineSeconds, not " +
-            format_duration(policy.signal_before_deadline->before));
+        "must be less than activeDeadlineSeconds, not " + format_duration(policy.signal_before_deadline->before));
 }
 
-void check_checkpoint(const std::string& path, const CheckpointSpec& checkpoint,
-                      std::vector<FileError>& errors) {
+void check_checkpoint(const std::string& path, const CheckpointSpec& checkpoint, std::vector<FileError>& errors) {
   if (!checkpoint.dir.starts_with('/'))
-    add(errors, "out-of-range", join_path(path, "dir"),
-        "must be an absolute path, not " + in_quotes(checkpoint.dir));
+    add(errors, "out-of-range", join_path(path, "dir"), "must be an absolute path, not " + in_quotes(checkpoint.dir));
   if (checkpoint.replicas < 1) add(errors, "out-of-range", join_path(path, "replicas"), "must be 1 or more");
   const std::string& restore = checkpoint.restore;
   if (restore != "auto" && restore != "never" && !restore.starts_with('/'))
-    add(errors, "out-of-range", join_path(path, "restore"),
-        "must be auto, never or an absolute path, not " + in_quotes(restore));
+    add(errors, "out-of-range", join_path(path, "restore"), "must be auto, never or an absolute path, not " + in_quotes(restore));
 }
 
 void check_hook(const std::string& path, const NotifyHook& hook, std::vector<FileError>& errors) {
@@ -74,8 +67,7 @@ void check_hook(const std::string& path, const NotifyHook& hook, std::vector<Fil
   for (std::size_t i = 0; i < hook.on.size(); ++i) {
     if (std::find(states.begin(), states.end(), hook.on[i]) != states.end()) continue;
     const std::string near = nearest(hook.on[i], states);
-    add(errors, "out-of-range", item_path(join_path(path, "on"), i),
-        "must be " + one_of(states) + ", not " + in_quotes(hook.on[i]),
+    add(errors, "out-of-range", item_path(join_path(path, "on"), i), "must be " + one_of(states) + ", not " + in_quotes(hook.on[i]),
         near.empty() ? "" : "did you mean " + in_quotes(near) + "?");
   }
 }
@@ -84,14 +76,12 @@ void check_hook(const std::string& path, const NotifyHook& hook, std::vector<Fil
 
 void check_span(const std::string& path, Duration span, std::vector<FileError>& errors) {
   if (span < Duration::zero() || span > kLongestDuration || span % 1ms != Duration::zero())
-    add(errors, "out-of-range", path,
-        "must be whole milliseconds from 0 to " + format_duration(kLongestDuration));
+    add(errors, "out-of-range", path, "must be whole milliseconds from 0 to " + format_duration(kLongestDuration));
 }
 
 void check_signal(const std::string& path, std::int32_t signal, std::vector<FileError>& errors) {
   if (signal < 1 || signal > kHighestSignal)
-    add(errors, "out-of-range", path,
-        "must be a signal from 1 to " + std::to_string(kHighestSignal) + ", not " + std::to_string(signal));
+    add(errors, "out-of-range", path, "must be a signal from 1 to " + std::to_string(kHighestSignal) + ", not " + std::to_string(signal));
 }
 
 void check_policy(const JobSpec& spec, std::vector<FileError>& errors) {
@@ -99,8 +89,7 @@ void check_policy(const JobSpec& spec, std::vector<FileError>& errors) {
   check_backoff(join_path(path, "restartBackoff"), spec.policy.restart_backoff, errors);
   check_span(join_path(path, "failureThreshold.within"), spec.policy.failure_threshold.within, errors);
   if (spec.policy.failure_threshold.count > 0 && spec.policy.failure_threshold.within == Duration::zero())
-    add(errors, "out-of-range", join_path(path, "failureThreshold.within"), "must be above 0",
-        "count: 0 switches it off");
+    add(errors, "out-of-range", join_path(path, "failureThreshold.within"), "must be above 0", "count: 0 switches it off");
   check_deadlines(path, spec.policy, errors);
   for (const auto& [role, most] : spec.policy.wait_for) {
     const std::string at = join_path(path, "waitFor." + role);

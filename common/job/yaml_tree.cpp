@@ -29,9 +29,7 @@ struct Refused {
   throw Refused{{std::move(code), line, std::move(message), std::move(next)}};
 }
 
-std::uint32_t line_of(const YAML::Mark& mark) {
-  return mark.line < 0 ? 0 : static_cast<std::uint32_t>(mark.line) + 1;
-}
+std::uint32_t line_of(const YAML::Mark& mark) { return mark.line < 0 ? 0 : static_cast<std::uint32_t>(mark.line) + 1; }
 
 struct Extent {
   std::size_t nodes = 0, bytes = 0, depth = 0;
@@ -57,9 +55,7 @@ Extent extent_of(const YamlNode& node) {
 class Builder final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (root_)
-      refuse("syntax", line_of(mark), "a second document starts here: a job file holds one job",
-             "split the file");
+    if (root_) refuse("syntax", line_of(mark), "a second document starts here: a job file holds one job", "split the file");
   }
   void OnDocumentEnd() override {}
 
@@ -67,8 +63,7 @@ class Builder final : public YAML::EventHandler {
     if (expects_key()) refuse("syntax", line_of(mark), "a key must be text, not null", "put it in quotes");
     add(make(Kind::null, mark), anchor, mark);
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     check_tag(tag, "tag:yaml.org,2002:str", mark);
     if (!is_utf8(value) || value.find('\0') != std::string::npos)
       refuse("syntax", line_of(mark), "text must be UTF-8 without NUL, not " + in_quotes(value));
@@ -78,21 +73,17 @@ class Builder final : public YAML::EventHandler {
     add(std::move(node), anchor, mark);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (expects_key())
-      refuse("syntax", line_of(mark), "a key must be plain text, not an alias", "write the key out");
+    if (expects_key()) refuse("syntax", line_of(mark), "a key must be plain text, not an alias", "write the key out");
     const auto found = anchored_.find(anchor);
-    if (found == anchored_.end())
-      refuse("syntax", line_of(mark), "an alias stands inside the value that it names");
+    if (found == anchored_.end()) refuse("syntax", line_of(mark), "an alias stands inside the value that it names");
     const Extent extent = extent_of(found->second);
     count(extent, mark);
     attach(YamlNode(found->second));
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     open(Kind::sequence, mark, tag, "tag:yaml.org,2002:seq", anchor);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
     open(Kind::mapping, mark, tag, "tag:yaml.org,2002:map", anchor);
   }
   void OnSequenceEnd() override { close(); }
@@ -113,14 +104,11 @@ class Builder final : public YAML::EventHandler {
     node.line = line_of(mark);
     return node;
   }
-  bool expects_key() const {
-    return !open_.empty() && open_.back().node.kind == Kind::mapping && !open_.back().entry;
-  }
+  bool expects_key() const { return !open_.empty() && open_.back().node.kind == Kind::mapping && !open_.back().entry; }
 
   static void check_tag(const std::string& tag, std::string_view allowed, const YAML::Mark& mark) {
     if (tag.empty() || tag == "?" || tag == "!" || tag == allowed) return;
-    refuse("syntax", line_of(mark), "tag " + in_quotes(tag) + " is not supported",
-           "leave it out: every value is read as text");
+    refuse("syntax", line_of(mark), "tag " + in_quotes(tag) + " is not supported", "leave it out: every value is read as text");
   }
 
   // Adds to the size of the document with aliases written out. `extent.depth` is the depth below the open containers.
@@ -130,19 +118,15 @@ class Builder final : public YAML::EventHandler {
     if (open_.size() + extent.depth > limits::kYamlDepth)
       refuse("limit", line_of(mark), "nested deeper than " + std::to_string(limits::kYamlDepth) + " levels");
     if (nodes_ > limits::kYamlNodes)
-      refuse("limit", line_of(mark),
-             "more than " + std::to_string(limits::kYamlNodes) + " values, counting what aliases repeat");
+      refuse("limit", line_of(mark), "more than " + std::to_string(limits::kYamlNodes) + " values, counting what aliases repeat");
     if (bytes_ > kExpandedBytes)
-      refuse("limit", line_of(mark),
-             "more than " + std::to_string(kExpandedBytes) + " bytes of text, counting what aliases repeat");
+      refuse("limit", line_of(mark), "more than " + std::to_string(kExpandedBytes) + " bytes of text, counting what aliases repeat");
   }
 
-  void set_key(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-               const std::string& key) {
+  void set_key(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& key) {
     if (anchor != 0) refuse("syntax", line_of(mark), "a key cannot be anchored", "anchor its value");
     if (key == "<<" && tag == "?")
-      refuse("syntax", line_of(mark), "merge keys (<<) are not supported",
-             "write the keys out, or use an alias for the whole value");
+      refuse("syntax", line_of(mark), "merge keys (<<) are not supported", "write the keys out, or use an alias for the whole value");
     count({1, key.size(), 1}, mark);
     open_.back().entry = YamlEntry{key, line_of(mark), {}};
   }
@@ -151,8 +135,7 @@ class Builder final : public YAML::EventHandler {
     if (anchor != 0) remember(node, anchor, mark);
     attach(std::move(node));
   }
-  void open(Kind kind, const YAML::Mark& mark, const std::string& tag, std::string_view allowed,
-            YAML::anchor_t anchor) {
+  void open(Kind kind, const YAML::Mark& mark, const std::string& tag, std::string_view allowed, YAML::anchor_t anchor) {
     check_tag(tag, allowed, mark);
     if (expects_key()) refuse("syntax", line_of(mark), "a key must be plain text, not a list or a map");
     count({1, 0, 1}, mark);
@@ -195,30 +178,26 @@ class Builder final : public YAML::EventHandler {
 };
 
 std::uint32_t line_at(std::string_view text, std::size_t offset) {
-  return static_cast<std::uint32_t>(
-             std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n')) +
-         1;
+  return static_cast<std::uint32_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(offset), '\n')) + 1;
 }
 
 // Checks that need no knowledge of YAML. The library would guess UTF-16 or UTF-32 from a BOM or NULs.
 std::optional<YamlError> check_bytes(std::string_view text) {
   if (text.size() > limits::kJobFileBytes)
-    return YamlError{"limit", 0,
-                     "the file has " + std::to_string(text.size()) + " bytes; at most " +
-                         std::to_string(limits::kJobFileBytes) + " are read",
-                     "put data into the package"};
+    return YamlError{
+        "limit", 0,
+        "the file has " + std::to_string(text.size()) + " bytes; at most " + std::to_string(limits::kJobFileBytes) + " are read",
+        "put data into the package"};
   const auto bad = std::find_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f;
   });
   if (bad != text.end()) {
     const auto offset = static_cast<std::size_t>(bad - text.begin());
-    return YamlError{
-        "syntax", line_at(text, offset),
-        "the file is not text: it holds the control character " + in_quotes(text.substr(offset, 1)), ""};
+    return YamlError{"syntax", line_at(text, offset),
+                     "the file is not text: it holds the control character " + in_quotes(text.substr(offset, 1)), ""};
   }
-  if (!is_utf8(text))
-    return YamlError{"syntax", 0, "the file is not text: it is not UTF-8", "save it as UTF-8"};
+  if (!is_utf8(text)) return YamlError{"syntax", 0, "the file is not text: it is not UTF-8", "save it as UTF-8"};
   return std::nullopt;
 }
 
@@ -229,8 +208,7 @@ std::optional<YamlError> check_brackets(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '[' || text[i] == '{') {
       if (++run > limits::kYamlDepth)
-        return YamlError{"limit", line_at(text, i),
-                         "nested deeper than " + std::to_string(limits::kYamlDepth) + " levels", ""};
+        return YamlError{"limit", line_at(text, i), "nested deeper than " + std::to_string(limits::kYamlDepth) + " levels", ""};
     } else if (text[i] != ' ' && text[i] != '\n') {
       run = 0;
     }
@@ -312,8 +290,7 @@ tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
     Builder builder;
     while (parser.HandleNextDocument(builder)) {
     }
-    if (!builder.root())
-      return tl::unexpected(YamlError{"syntax", 0, "the file is empty: it holds no job", ""});
+    if (!builder.root()) return tl::unexpected(YamlError{"syntax", 0, "the file is empty: it holds no job", ""});
     return std::move(*builder.root());
   } catch (Refused& refused) {
     return tl::unexpected(std::move(refused.error));

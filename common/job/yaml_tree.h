@@ -39,8 +39,7 @@ struct YamlError {
 };
 
 // An alias counts as if its value were written out once more.
-inline constexpr std::size_t kExpandedBytes = 4
-                                              << 20;  // of scalars and keys in all, aliases expanded: refused
+inline constexpr std::size_t kExpandedBytes = 4 << 20;  // of scalars and keys in all, aliases expanded: refused
 
 // Exactly one document. Refused: more than limits::kJobFileBytes, kYamlNodes or kYamlDepth; text that is not
 // UTF-8 or holds control characters; tags other than those of plain text, lists and maps; merge keys; keys

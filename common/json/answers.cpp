@@ -29,11 +29,8 @@ void emit_yaml(YAML::Emitter& out, const Json& value) {
       // Always quoted: "true", "3" and "null" stay text.
       out << YAML::DoubleQuoted << value.get_ref<const std::string&>();
       break;
-    case Json::value_t::null:
-      out << YAML::Null;
-      break;
-    default:
-      out << value.dump();
+    case Json::value_t::null: out << YAML::Null; break;
+    default: out << value.dump();
   }
 }
 
@@ -41,10 +38,8 @@ void emit_yaml(YAML::Emitter& out, const Json& value) {
 
 Json of(const wire::ExitView& exit) {
   Json object = Json::object();
-  if (exit.signal)
-    object["signal"] = *exit.signal;
-  else if (exit.code)
-    object["code"] = *exit.code;
+  if (exit.signal) object["signal"] = *exit.signal;
+  else if (exit.code) object["code"] = *exit.code;
   if (exit.cause && !exit.cause->empty()) object["cause"] = *exit.cause;
   return object;
 }
@@ -73,7 +68,7 @@ Json of(const wire::JobDescription& description) {
   Json object = of(description.job);
   object["tasks"] = of(description.tasks);
   auto spec = wire::decode<job::JobSpec>(description.spec);
-  object["spec"] = spec ? of_spec(*spec) : Json(nullptr);   // null: made by an agent of another version
+  object["spec"] = spec ? of_spec(*spec) : Json(nullptr);  // null: made by an agent of another version
   object["conditions"] = of(description.conditions);
   object["restored"] = of(description.restored);
   object["first_fault"] = of(description.first_fault);
@@ -84,8 +79,11 @@ Json of(const wire::JobDescription& description) {
 
 Json of(const wire::ErrorItem& item) {
   return Json{{"code", item.kind.empty() ? wire::to_string(item.code) : item.kind},
-              {"file", item.file}, {"line", item.line}, {"path", item.path},
-              {"message", item.message}, {"next", item.next}};
+              {"file", item.file},
+              {"line", item.line},
+              {"path", item.path},
+              {"message", item.message},
+              {"next", item.next}};
 }
 
 Json of(const wire::SubmitReply& reply) {
@@ -107,7 +105,7 @@ std::string yaml(const Json& value) {
     // only text in double quotes contains any; keys are dtrain's own, or quoted because of them
     return with_steering_escaped(out.c_str());
   } catch (const std::exception&) {
-    return text(value, true);   // JSON is YAML too
+    return text(value, true);  // JSON is YAML too
   }
 }
 

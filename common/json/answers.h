@@ -70,16 +70,14 @@ template <class T>
 Json of_fields(const T& value) {
   Json object = Json::object();
   JsonFields visitor{object};
-  const_cast<T&>(value).fields(visitor);   // fields() is shared with the decoder; it only reads here
+  const_cast<T&>(value).fields(visitor);  // fields() is shared with the decoder; it only reads here
   return object;
 }
 
 template <class T>
 Json of(const T& value) {
-  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
-    return Json(value);
-  else
-    return of_fields(value);
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) return Json(value);
+  else return of_fields(value);
 }
 
 // Text that leaves the program, `indented` for people. Bytes that are no UTF-8 (a task's STATUS) are replaced and never an error.

@@ -3,15 +3,15 @@
 
 #include <charconv>
 
-#include "common/json/answers.h"
 #include "common/job/job_yaml.h"
+#include "common/json/answers.h"
 
 namespace dtrain::json {
 namespace {
 
 Json scalar_json(const YAML::Node& node) {
   const std::string& text = node.Scalar();
-  if (node.Tag() == "!") return text;   // was quoted
+  if (node.Tag() == "!") return text;  // was quoted
   if (text == "true" || text == "false") return text == "true";
   std::int64_t number = 0;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -41,7 +41,7 @@ Json of_spec(const job::JobSpec& spec) {
     if (!spec.package_digest.empty()) json["packageDigest"] = spec.package_digest;
     return json;
   } catch (const YAML::Exception&) {
-    return nullptr;   // an agent sent a spec that no job file can express
+    return nullptr;  // an agent sent a spec that no job file can express
   }
 }
 

@@ -10,21 +10,18 @@ namespace {
 
 tl::unexpected<Error> refused(const Caller& caller, Role least, const std::string& could_not, const std::string& because) {
   const std::string who = caller.user.empty() ? "uid " + std::to_string(caller.uid) : caller.user;
-  return fail(ErrorCode::refused, could_not + ": " + because,
-              "ask an administrator for the role `" + std::string(to_string(least)) + "` (access.users." + who +
-                  " in dtraind.yaml of the agents)");
+  return fail(
+      ErrorCode::refused, could_not + ": " + because,
+      "ask an administrator for the role `" + std::string(to_string(least)) + "` (access.users." + who + " in dtraind.yaml of the agents)");
 }
 
 }  // namespace
 
 std::string_view to_string(Role role) {
   switch (role) {
-    case Role::view:
-      return "view";
-    case Role::submit:
-      return "submit";
-    case Role::operate:
-      return "operate";
+    case Role::view: return "view";
+    case Role::submit: return "submit";
+    case Role::operate: return "operate";
   }
   return "";
 }
@@ -41,10 +38,8 @@ std::string difference(const Access& before, const Access& after) {
   const auto add = [&](const std::string& who, const std::string& was, const std::string& is) {
     if (was == is) return;
     const std::string part = (text.empty() ? "" : ", ") + who + ": " + was + " -> " + is;
-    if (text.size() + part.size() > kDifferenceBytes)
-      ++left_out;
-    else
-      text += part;
+    if (text.size() + part.size() > kDifferenceBytes) ++left_out;
+    else text += part;
   };
   add("others", std::string(to_string(before.fallback)), std::string(to_string(after.fallback)));
   for (const auto& [user, role] : roles) add(user, role.first, role.second);
@@ -65,8 +60,7 @@ bool owns(const Caller& caller, const cluster::JobRecord& job) {
 Status permit(Deed deed, const Caller& caller, Role role, const cluster::JobRecord& job, const std::string& could_not) {
   if (!owns(caller, job) && (deed == Deed::enter || role < Role::operate))
     return fail(ErrorCode::refused, could_not + ": it belongs to " + job.user.name, "ask them or an administrator");
-  if (deed != Deed::read && role < Role::submit)
-    return refused(caller, Role::submit, could_not, caller.user + " may only look");
+  if (deed != Deed::read && role < Role::submit) return refused(caller, Role::submit, could_not, caller.user + " may only look");
   return {};
 }
 

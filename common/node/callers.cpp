@@ -20,13 +20,14 @@ const JobRecord* Callers::find_job(const Request& e, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [id, job] : c_.ledger.state().jobs) names.push_back(job.spec.name);
   const std::string near = job::nearest(name, names);
-  reply_error(c_, e, {ErrorCode::not_found, "could not find job " + name + ": there is none of that name",
-             near.empty() ? "dtrainctl jobs" : "did you mean " + near + "?"});
+  reply_error(c_, e,
+              {ErrorCode::not_found, "could not find job " + name + ": there is none of that name",
+               near.empty() ? "dtrainctl jobs" : "did you mean " + near + "?"});
   return nullptr;
 }
 
 const JobRecord* Callers::permitted_job(const Request& e, const std::string& name, const Caller& caller, Deed deed,
-                                         const std::string& verb) {
+                                        const std::string& verb) {
   const JobRecord* job = find_job(e, name);
   if (job == nullptr) return nullptr;
   const Status may = permit(deed, caller, role_of(caller), *job, "could not " + verb + " job " + name);
@@ -41,10 +42,10 @@ void Callers::forbid(const Request& e, const Caller& caller, const Error& error)
 }
 
 void Callers::note_refusal(const Caller& caller, const std::string& reason) {
-  if (const auto report = refusals_.refused(c_.now.boot, caller, reason)) tell_refusal(*report);
+  if (const auto report = refusals_.refused(c_.now.boot, caller, reason)) report_refusal(*report);
 }
 
-void Callers::tell_refusal(const Refusals::Report& r) {
+void Callers::report_refusal(const Refusals::Summary& r) {
   const std::vector<cluster::EventField> details{{"user", r.caller.user},
                                                  {"uid", std::to_string(r.caller.uid)},
                                                  {"at", asked_at(r.caller)},
@@ -56,7 +57,7 @@ void Callers::tell_refusal(const Refusals::Report& r) {
 
 void Callers::tick() {
   if (refusals_.deadline() > c_.now.boot) return;
-  for (const Refusals::Report& report : refusals_.due(c_.now.boot)) tell_refusal(report);
+  for (const Refusals::Summary& report : refusals_.due(c_.now.boot)) report_refusal(report);
 }
 
 void Callers::audit(wire::MessageType of, const Caller& caller, const std::string& word, const std::string& object,
@@ -66,7 +67,7 @@ void Callers::audit(wire::MessageType of, const Caller& caller, const std::strin
 }
 
 void Callers::report_change(const Caller& caller, const std::string& word, const std::string& object, const std::string& reason,
-                          std::vector<cluster::EventField> details) {
+                            std::vector<cluster::EventField> details) {
   details.insert(details.end(),
                  {{"user", caller.user}, {"uid", std::to_string(caller.uid)}, {"at", asked_at(caller)}, {"outcome", "accepted"}});
   c_.members->tell(LogLevel::info, "audit." + word, object, details, reason);
@@ -91,8 +92,7 @@ bool Callers::refuse_user(const Request& e, const Caller& caller) {
   if (caller.uid == 0 && !c_.options.allow_root)
     return refused(" as root: this cluster does not run jobs as root",
                    "submit as an ordinary user, or set tasks.allowRoot: true on the agents");
-  if (caller.user.empty())
-    return refused(": uid " + std::to_string(caller.uid) + " has no user name on this host", "create the account");
+  if (caller.user.empty()) return refused(": uid " + std::to_string(caller.uid) + " has no user name on this host", "create the account");
   if (c_.options.agent_uid != 0 && caller.uid != c_.options.agent_uid)
     return refused(" as " + caller.user + ": this agent does not run as root and can start jobs of its own user only",
                    "submit as uid " + std::to_string(c_.options.agent_uid) + ", or run dtraind as root");

@@ -46,9 +46,9 @@ class Callers final : public Part {
 
  private:
   void forbid(const Request& e, const Caller& caller, const Error& error);
-  void tell_refusal(const Refusals::Report& report);
+  void report_refusal(const Refusals::Summary& report);
   void report_change(const Caller& caller, const std::string& word, const std::string& object, const std::string& reason,
-                   std::vector<cluster::EventField> details);
+                     std::vector<cluster::EventField> details);
   // The name of the host that the client is connected to.
   const std::string& asked_at(const Caller& caller) const { return caller.at.empty() ? c_.facts.name : caller.at; }
 

@@ -195,8 +195,8 @@ void CheckpointCopies::round_failed(Copies::iterator it) {
   // hold the parameters, and this task begins without the checkpoint. Otherwise another one is chosen.
   const JobRecord* job = c_.ledger.find(it->first.first);
   const bool runs = job != nullptr && std::ranges::any_of(job->tasks, [](const auto& entry) {
-    return !entry.second.ended && entry.second.attempt >= entry.second.first_attempt;
-  });
+                      return !entry.second.ended && entry.second.attempt >= entry.second.first_attempt;
+                    });
   if (copy.all_lack && runs) {
     c_.log.write(LogLevel::warn, "checkpoint.gone", {{"path", copy.info.path}});
     start_over(copy);
@@ -311,8 +311,8 @@ void CheckpointCopies::drive() {
       start_over(copy);
       copies_.erase(at);
     } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {
-      fail_all(at, {ErrorCode::unavailable, "could not look for checkpoint " + copy.info.path + ": host " + c_.facts.name +
-                                                " does not read its disk",
+      fail_all(at, {ErrorCode::unavailable,
+                    "could not look for checkpoint " + copy.info.path + ": host " + c_.facts.name + " does not read its disk",
                     "mend the disk, or drain the host: dtrainctl drain " + c_.facts.name});
     } else if (!copy.looked && copy.token == 0 && copy.retry <= c_.now.boot) {
       look(at);

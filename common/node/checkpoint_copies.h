@@ -20,15 +20,15 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kCopiesAtOnce = 2;        // further copies wait
-inline constexpr Duration kCopyAgain = 1s;             // pause after all sources failed
+inline constexpr std::size_t kCopiesAtOnce = 2;  // further copies wait
+inline constexpr Duration kCopyAgain = 1s;       // pause after all sources failed
 // rounds that may fail; then the task's staging fails, and the job chooses a checkpoint anew
 inline constexpr std::uint32_t kCopyRounds = 3;
 // an open stream that delivers nothing for so long is given up for the next source
 inline constexpr Duration kCopyStalls = 120s;
 // a scan of this host's disk that takes longer counts as hanging: staging fails
 inline constexpr Duration kOwnLookWithin = 30s;
-inline constexpr std::size_t kCopiedFiles = 10'000;    // files of one checkpoint: a host refuses to send more
+inline constexpr std::size_t kCopiedFiles = 10'000;  // files of one checkpoint: a host refuses to send more
 
 class CheckpointCopies final : public StagingStep {
  public:
@@ -54,10 +54,10 @@ class CheckpointCopies final : public StagingStep {
   struct Copy {
     std::set<AssignmentId> waiting;
     transfer::CheckpointInfo info;
-    std::uint64_t token = 0;     // of the scan or verification of this host's disk that is under way; 0: none
-    Instant asked_at{};          // when that scan or verification was asked for
+    std::uint64_t token = 0;                      // of the scan or verification of this host's disk that is under way; 0: none
+    Instant asked_at{};                           // when that scan or verification was asked for
     std::optional<transfer::CheckpointInfo> own;  // the checkpoint as found on this host, while it is being verified
-    bool looked = false;         // this host's disk was scanned, and the checkpoint is not there
+    bool looked = false;                          // this host's disk was scanned, and the checkpoint is not there
     std::vector<wire::CheckpointFiles::File> files;
     OwnConnection writer;        // none: nothing of the checkpoint was written
     std::uint64_t have = 0;      // bytes given to the disk
@@ -67,10 +67,10 @@ class CheckpointCopies final : public StagingStep {
     Instant came{};              // when the stream last delivered something
     std::deque<NodeId> sources;  // hosts that are yet to be asked in this round
     bool in_round = false;
-    bool all_lack = true;        // every host that was asked in this round lacks the checkpoint
-    std::string problem;         // the first problem of this round
-    std::uint32_t rounds = 0;    // failed rounds
-    Instant retry{};             // when the next round begins
+    bool all_lack = true;      // every host that was asked in this round lacks the checkpoint
+    std::string problem;       // the first problem of this round
+    std::uint32_t rounds = 0;  // failed rounds
+    Instant retry{};           // when the next round begins
     bool busy() const { return part != 0 || complete || token != 0; }
   };
   using Copies = std::map<std::pair<JobId, Generation>, Copy>;

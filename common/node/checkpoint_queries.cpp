@@ -28,8 +28,7 @@ void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsReq
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];
-      if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified)
-        continue;
+      if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified) continue;
       const std::uint64_t token = c_.tickets.give(this);
       v.awaited[token] = i;
       requests_.verify(host_of(r), VerifyCheckpoint{job->id, token, r.info, job->user});

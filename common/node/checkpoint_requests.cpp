@@ -13,12 +13,9 @@ using wire::MessageType;
 
 Duration limit_of(CheckpointAsk ask) {
   switch (ask) {
-    case CheckpointAsk::scan:
-      return kScanWithin;
-    case CheckpointAsk::verify:
-      return kVerifyWithin;
-    case CheckpointAsk::quarantine:
-      return kQuarantineWithin;
+    case CheckpointAsk::scan: return kScanWithin;
+    case CheckpointAsk::verify: return kVerifyWithin;
+    case CheckpointAsk::quarantine: return kQuarantineWithin;
   }
   return kScanWithin;
 }
@@ -209,19 +206,15 @@ void CheckpointRequests::scanned(const CheckpointsScanned& e) {
 void CheckpointRequests::verified(const CheckpointVerified& e) {
   const Asker asker = take(e.token);
   if (asker.connection == 0) return;
-  if (e.result)
-    reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{});
-  else
-    reply_error(c_, asker.connection, asker.request, e.result.error());
+  if (e.result) reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{});
+  else reply_error(c_, asker.connection, asker.request, e.result.error());
 }
 
 void CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
   const Asker asker = take(e.token);
   if (asker.connection == 0) return;
-  if (e.moved_to)
-    reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{"", *e.moved_to});
-  else
-    reply_error(c_, asker.connection, asker.request, e.moved_to.error());
+  if (e.moved_to) reply(c_, asker.connection, asker.request, MessageType::checkpoint_answer, wire::CheckpointAnswer{"", *e.moved_to});
+  else reply_error(c_, asker.connection, asker.request, e.moved_to.error());
 }
 
 void CheckpointRequests::closed(ConnectionId connection) {

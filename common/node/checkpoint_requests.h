@@ -18,15 +18,15 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kQuestionsAtOnce = 48;      // questions of this host to all others; further ones wait
-inline constexpr std::size_t kQuestionsOfHost = 8;       // of kQuestionsAtOnce, those to one host, whose disk may hang
-inline constexpr std::size_t kQuestionsWaiting = 4096;   // a further question is answered with Error{limit}
+inline constexpr std::size_t kQuestionsAtOnce = 48;     // questions of this host to all others; further ones wait
+inline constexpr std::size_t kQuestionsOfHost = 8;      // of kQuestionsAtOnce, those to one host, whose disk may hang
+inline constexpr std::size_t kQuestionsWaiting = 4096;  // a further question is answered with Error{limit}
 // a disk may hang, this host's too: the scan then counts as having found nothing
 inline constexpr Duration kScanWithin = 30s;
 // then the verification is asked for anew: enough for some 4 TB at 1 GB/s
 inline constexpr Duration kVerifyWithin = 1h;
-inline constexpr Duration kQuarantineWithin = 60s;       // then the checkpoint is passed over
-inline constexpr std::size_t kFoundBytes = 256 << 10;    // of a scan's answer: the newest checkpoints that fit are sent
+inline constexpr Duration kQuarantineWithin = 60s;     // then the checkpoint is passed over
+inline constexpr std::size_t kFoundBytes = 256 << 10;  // of a scan's answer: the newest checkpoints that fit are sent
 // questions of other agents that are being answered here; a further one is refused
 inline constexpr std::size_t kQuestionsOfOthers = 256;
 
@@ -65,7 +65,7 @@ class CheckpointRequests final : public Part {
     wire::CheckpointQuestion body;
     ConnectionId part = 0;
     Instant until = kNever;
-    std::string answer;  // an encoded wire::CheckpointAnswer
+    std::string answer;             // an encoded wire::CheckpointAnswer
     OwnConnection connection = {};  // to another host
   };
   struct Asker {

@@ -55,7 +55,7 @@ bool CheckpointWatch::counts(const JobRecord& job, const CheckpointRecord& r) co
   return !job.is_stale(r.generation, r.info.step) && std::ranges::any_of(r.places, [&](const auto& p) { return !is_gone(c_, p.host); });
 }
 
-void CheckpointWatch::follow(JobId id) {
+void CheckpointWatch::job_changed(JobId id) {
   const JobRecord* job = c_.ledger.find(id);
   const bool on = job != nullptr && job->spec.checkpoint && job->generation > 0 && !is_final(job->state) && runs_on(*job, c_.facts.id);
   const auto known = jobs_.find(id);
@@ -98,9 +98,8 @@ void CheckpointWatch::look_before(const JobRecord& job, Job& soft) {
 Generation CheckpointWatch::written_before(const JobRecord& job, const Job& soft, const std::vector<CheckpointInfo>& list) const {
   const bool shared = std::ranges::any_of(list, [&](const CheckpointInfo& info) {
     const CheckpointRecord* r = record_of(job, info);
-    return r != nullptr && info.place != 0 && std::ranges::any_of(r->places, [&](const auto& p) {
-      return p.host != c_.facts.id && p.place == info.place;
-    });
+    return r != nullptr && info.place != 0 &&
+           std::ranges::any_of(r->places, [&](const auto& p) { return p.host != c_.facts.id && p.place == info.place; });
   });
   if (shared) return soft.beside ? soft.generation : soft.generation - 1;
   const auto ran = job.ran_before.find(c_.facts.id);
@@ -119,10 +118,8 @@ void CheckpointWatch::scanned(const CheckpointsScanned& e) {
       say({job->id, {}, CheckpointState::deleted, "", c_.facts.id, {}, e.unrecognised});
     if (!e.found) return;
     note_removed(*job, soft, *e.found);
-    if (soft.token != 0)
-      soft.meanwhile = *e.found;
-    else
-      found(*job, soft, *e.found, soft.generation);
+    if (soft.token != 0) soft.meanwhile = *e.found;
+    else found(*job, soft, *e.found, soft.generation);
     return;
   }
   soft.token = 0;
@@ -147,8 +144,8 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
     // Skips a checkpoint that was judged before, or that has all the places that are noted; one that is known to be
     // here may have been written again with the same bytes.
     const bool back = r != nullptr && r->state == CheckpointState::deleted && soft.removed.erase(identity(info)) != 0;
-    if (r != nullptr && !back && (!cluster::is_good(r->state) ||
-                                  is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces)) continue;
+    if (r != nullptr && !back && (!cluster::is_good(r->state) || is_at(*r, c_.facts.id) || r->places.size() >= limits::kCheckpointPlaces))
+      continue;
     say({job.id, info, CheckpointState::complete, "", c_.facts.id, generation});
   }
   find_work(job, soft);
@@ -192,12 +189,10 @@ void CheckpointWatch::verified(const CheckpointVerified& e) {
   Job& soft = it->second;
   const CheckpointInfo info = *std::exchange(soft.verifying, {});
   // A checkpoint that changed or vanished while it was read is looked at again when the directory changes.
-  if (e.result)
-    say({job->id, info, CheckpointState::verified, "", c_.facts.id, {}});
+  if (e.result) say({job->id, info, CheckpointState::verified, "", c_.facts.id, {}});
   else if (e.result.error().code == ErrorCode::damaged)
     say({job->id, info, CheckpointState::damaged, e.result.error().text(), c_.facts.id, {}});
-  else
-    soft.known.erase(identity(info));
+  else soft.known.erase(identity(info));
   verify_next(*job, soft);
 }
 

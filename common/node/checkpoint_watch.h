@@ -16,14 +16,14 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kSeenAtOnce = 16;    // reports that were proposed and are not applied yet; further ones wait
-inline constexpr std::size_t kSeenWaiting = 4096; // a further checkpoint is reported when its directory changes again
+inline constexpr std::size_t kSeenAtOnce = 16;     // reports that were proposed and are not applied yet; further ones wait
+inline constexpr std::size_t kSeenWaiting = 4096;  // a further checkpoint is reported when its directory changes again
 
 class CheckpointWatch final : public Part {
  public:
   CheckpointWatch(Context& context, Proposals& proposals) : Part(Runs::with_disk), c_(context), proposals_(proposals) {}
 
-  void follow(JobId id);  // to be called when the ledger's record of the job changed
+  void job_changed(JobId id);                          // to be called when the ledger's record of the job changed
   void scanned(const CheckpointsScanned& e) override;  // also those that nobody asked for
   void verified(const CheckpointVerified& e) override;
   // To be called when a copy of a checkpoint proved useless.

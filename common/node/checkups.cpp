@@ -32,9 +32,8 @@ constexpr std::int64_t kAheadMost = std::chrono::milliseconds(std::chrono::years
 std::optional<Error> Checkups::full(const Caller& caller) const {
   const bool of_agent = caller.relayed_by.has_value();
   const auto of_lane = std::ranges::count_if(checkups_, [&](const auto& entry) { return entry.second.of_agent == of_agent; });
-  const auto of_user = std::ranges::count_if(checkups_, [&](const auto& entry) {
-    return !of_agent && !entry.second.of_agent && entry.second.caller.uid == caller.uid;
-  });
+  const auto of_user = std::ranges::count_if(
+      checkups_, [&](const auto& entry) { return !of_agent && !entry.second.of_agent && entry.second.caller.uid == caller.uid; });
   const bool for_them = std::cmp_greater_equal(of_user, kCheckupsOfUser);
   if (!for_them && std::cmp_less(of_lane, of_agent ? kCheckupsOfAgents : kCheckups)) return std::nullopt;
   return Error{ErrorCode::limit,

@@ -19,21 +19,21 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kCheckups = 8;          // of clients at a time; a further one is refused
+inline constexpr std::size_t kCheckups = 8;  // of clients at a time; a further one is refused
 // of kCheckups, those of one user; an examination counts until it ends, even if its client has left
 inline constexpr std::size_t kCheckupsOfUser = 2;
 // of other agents at a time; a further one is refused. Less than kRelaysAccepted, so that logs still have room
 inline constexpr std::size_t kCheckupsOfAgents = 64;
 // by all checkups together; further ones wait. Less than kRelaysOpened, so that logs still have room
 inline constexpr std::size_t kPeersAskedAtOnce = 32;
-inline constexpr Duration kExamineWithin = 15s;      // then this host counts as hanging
+inline constexpr Duration kExamineWithin = 15s;  // then this host counts as hanging
 // time for one member's answer from when it is asked: the member examines itself first
 inline constexpr Duration kPeerAnswersWithin = 18s;
-inline constexpr Duration kCheckupWithin = 25s;      // for the whole checkup: less than a client waits (dtrainctl: kAnswerTime)
+inline constexpr Duration kCheckupWithin = 25s;  // for the whole checkup: less than a client waits (dtrainctl: kAnswerTime)
 // findings of one member; the sender and this host leave out further ones, and say so
 inline constexpr std::size_t kPeerFindings = 64;
 inline constexpr std::size_t kPeerAnswerBytes = 256 << 10;  // a member's answer; a longer one counts as no answer
-inline constexpr std::size_t kFindings = 4096;       // findings of one answer; `ok` findings are left out first, then others
+inline constexpr std::size_t kFindings = 4096;              // findings of one answer; `ok` findings are left out first, then others
 
 class Checkups final : public Part {
  public:
@@ -49,20 +49,20 @@ class Checkups final : public Part {
   Instant deadline() const override;
 
  private:
-  struct Question {  // a question to one member
-    std::uint64_t token = 0;   // of the checkup that it belongs to
-    std::size_t peer = 0;      // index in Checkup::peers
+  struct Question {           // a question to one member
+    std::uint64_t token = 0;  // of the checkup that it belongs to
+    std::size_t peer = 0;     // index in Checkup::peers
     ConnectionId part = 0;
     Instant asked{};
     OwnConnection connection = {};
   };
   struct Checkup {
-    ConnectionId connection = 0;     // 0: the client has left
+    ConnectionId connection = 0;  // 0: the client has left
     std::uint64_t request = 0;
     Caller caller;
     Instant began{};
-    bool of_agent = false;           // another agent asks, for one of its clients
-    std::optional<ExamPeer> asker;   // that agent, where it is known
+    bool of_agent = false;          // another agent asks, for one of its clients
+    std::optional<ExamPeer> asker;  // that agent, where it is known
     // token of the examination; 0: the checkup is another agent's and waits for the next examination
     std::uint64_t examination = 0;
     std::optional<Examination> seen;
@@ -89,9 +89,9 @@ class Checkups final : public Part {
   std::map<std::uint64_t, Checkup> checkups_;  // by the checkup's token
   // One examination serves all agents that asked before it began: hundreds ask at once when dtrainctl doctor is run
   // on all hosts.
-  std::uint64_t for_agents_ = 0;               // token of the examination that is under way for them; 0: none
+  std::uint64_t for_agents_ = 0;  // token of the examination that is under way for them; 0: none
   Instant for_agents_began_{};
-  Questions questions_;                        // by their connections
+  Questions questions_;  // by their connections
 };
 
 }  // namespace dtrain::node

@@ -18,14 +18,16 @@ void ClientCommands::closed(ConnectionId connection) {
 
 bool ClientCommands::room(const Request& e) {
   if (c_.storage_failed) {
-    reply_error(c_, e, {ErrorCode::unavailable, "could not change the cluster's state: the agent's disk failed",
-                        "see the agent's log, mend the disk, restart the agent; running tasks are not touched"});
+    reply_error(c_, e,
+                {ErrorCode::unavailable, "could not change the cluster's state: the agent's disk failed",
+                 "see the agent's log, mend the disk, restart the agent; running tasks are not touched"});
     return false;
   }
   if (std::max<std::uint64_t>(c_.replicated->pending(), proposals_.commands()) < limits::kPendingProposals) return true;
-  reply_error(c_, e, {ErrorCode::unavailable,
-                      "could not take the request: " + std::to_string(limits::kPendingProposals) + " are waiting for the disk",
-                      "try again in a moment"});
+  reply_error(
+      c_, e,
+      {ErrorCode::unavailable, "could not take the request: " + std::to_string(limits::kPendingProposals) + " are waiting for the disk",
+       "try again in a moment"});
   return false;
 }
 
@@ -65,8 +67,7 @@ void ClientCommands::given_up(const MemberId& id) {
 void ClientCommands::storage_failed(const Error& error) {
   for (const auto& [id, p] : pending_)
     if (p.connection != 0)
-      reply_error(c_, p.connection, p.request,
-                  {ErrorCode::unavailable, "could not make the change durable: " + error.message, error.next});
+      reply_error(c_, p.connection, p.request, {ErrorCode::unavailable, "could not make the change durable: " + error.message, error.next});
   pending_.clear();
 }
 

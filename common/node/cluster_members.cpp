@@ -11,8 +11,7 @@ namespace {
 
 using gossip::ChangeKind;
 
-constexpr const char* kToJoinAgain =
-    "stop the agent, remove the file members of its data directory, start it with --join HOST";
+constexpr const char* kToJoinAgain = "stop the agent, remove the file members of its data directory, start it with --join HOST";
 
 struct KindWords {
   const char* event;  // the name in the log
@@ -22,40 +21,23 @@ struct KindWords {
 
 KindWords kind_of(ChangeKind kind) {
   switch (kind) {
-    case ChangeKind::alive:
-      return {"member.alive", LogLevel::info, true};
-    case ChangeKind::suspect:
-      return {"member.suspect", LogLevel::info, true};
-    case ChangeKind::down:
-      return {"member.down", LogLevel::warn, true};
-    case ChangeKind::dead:
-      return {"member.dead", LogLevel::warn, true};
-    case ChangeKind::left:
-      return {"member.left", LogLevel::info, true};
-    case ChangeKind::restarted:
-      return {"member.restarted", LogLevel::info, true};
-    case ChangeKind::rebooted:
-      return {"member.rebooted", LogLevel::info, true};
-    case ChangeKind::refute:
-      return {"member.refute", LogLevel::info, true};
-    case ChangeKind::conflict:
-      return {"member.conflict", LogLevel::error, true};
-    case ChangeKind::fact:
-      return {"member.fact", LogLevel::debug, false};
-    case ChangeKind::joined:
-      return {"cluster.joined", LogLevel::info, false};
-    case ChangeKind::address_mismatch:
-      return {"network.address-mismatch", LogLevel::warn, true};
-    case ChangeKind::frozen:
-      return {"membership.frozen", LogLevel::warn, false};
-    case ChangeKind::thawed:
-      return {"membership.thawed", LogLevel::warn, false};
-    case ChangeKind::refused:
-      return {"member.refused", LogLevel::warn, false};
-    case ChangeKind::stalled:
-      return {"agent.stalled", LogLevel::warn, false};
-    case ChangeKind::moved:
-      return {"member.moved", LogLevel::debug, false};
+    case ChangeKind::alive: return {"member.alive", LogLevel::info, true};
+    case ChangeKind::suspect: return {"member.suspect", LogLevel::info, true};
+    case ChangeKind::down: return {"member.down", LogLevel::warn, true};
+    case ChangeKind::dead: return {"member.dead", LogLevel::warn, true};
+    case ChangeKind::left: return {"member.left", LogLevel::info, true};
+    case ChangeKind::restarted: return {"member.restarted", LogLevel::info, true};
+    case ChangeKind::rebooted: return {"member.rebooted", LogLevel::info, true};
+    case ChangeKind::refute: return {"member.refute", LogLevel::info, true};
+    case ChangeKind::conflict: return {"member.conflict", LogLevel::error, true};
+    case ChangeKind::fact: return {"member.fact", LogLevel::debug, false};
+    case ChangeKind::joined: return {"cluster.joined", LogLevel::info, false};
+    case ChangeKind::address_mismatch: return {"network.address-mismatch", LogLevel::warn, true};
+    case ChangeKind::frozen: return {"membership.frozen", LogLevel::warn, false};
+    case ChangeKind::thawed: return {"membership.thawed", LogLevel::warn, false};
+    case ChangeKind::refused: return {"member.refused", LogLevel::warn, false};
+    case ChangeKind::stalled: return {"agent.stalled", LogLevel::warn, false};
+    case ChangeKind::moved: return {"member.moved", LogLevel::debug, false};
   }
   return {"member.changed", LogLevel::info, false};
 }
@@ -81,12 +63,8 @@ std::uint64_t running_hash(const ClusterMembers::Running& running) {
 
 }  // namespace
 
-std::optional<HostFacts> host_facts_of(const gossip::MemberView& member) {
-  return fact_of<HostFacts>(member, wire::FactKey::resources);
-}
-std::optional<FreeFacts> free_facts_of(const gossip::MemberView& member) {
-  return fact_of<FreeFacts>(member, wire::FactKey::free);
-}
+std::optional<HostFacts> host_facts_of(const gossip::MemberView& member) { return fact_of<HostFacts>(member, wire::FactKey::resources); }
+std::optional<FreeFacts> free_facts_of(const gossip::MemberView& member) { return fact_of<FreeFacts>(member, wire::FactKey::free); }
 CouncilFact council_fact_of(const gossip::MemberView& member) {
   return fact_of<CouncilFact>(member, wire::FactKey::council).value_or(CouncilFact{});
 }
@@ -107,8 +85,7 @@ std::string ClusterMembers::own_resources() {
   if (facts.left_out != left_out_ && !facts.left_out.empty())
     c_.log.write(LogLevel::warn, "member.facts-cut",
                  {{"left_out", facts.left_out},
-                  {"reason", "what this node tells of itself is longer than " +
-                                 std::to_string(wire::kFactBytes) + " bytes"},
+                  {"reason", "what this node tells of itself is longer than " + std::to_string(wire::kFactBytes) + " bytes"},
                   {"next", "give this node fewer or shorter labels"}});
   left_out_ = std::move(facts.left_out);
   return std::move(facts.value);
@@ -144,8 +121,7 @@ void ClusterMembers::start(const Started& e) {
   life_ = e.life;
   left_ = start_.record.left;
   events_.begin_above(life_ << 32);  // numbers continue above those of earlier lives, without a file
-  if (!start_.network && !start_.found &&
-      start_.record.cluster_id.none()) {  // --dev, tests: there will never be another member
+  if (!start_.network && !start_.found && start_.record.cluster_id.none()) {  // --dev, tests: there will never be another member
     start_.found = start_.holds_ledger;
     start_.new_cluster_id = MemberId::parse(c_.options.cluster_id).value_or(kNameless);
   }
@@ -176,7 +152,7 @@ void ClusterMembers::begin_membership(bool with_seeds) {
   }
   for (std::size_t key = 0; key < wire::kFactKeys; ++key)
     if (!facts_[key].empty()) self.facts.push_back({static_cast<wire::FactKey>(key), 0, facts_[key]});
-  gossip::Options options;
+  gossip::MembershipOptions options;
   options.broken_rule = c_.options.broken_rule;
   membership_.emplace(std::move(self), options, Rng(c_.rng.next()), c_.log);
 }
@@ -239,9 +215,8 @@ void ClusterMembers::saved(const MembersSaved& e) {
     durable_ = std::max(durable_, e.ticket);
     return;
   }
-  c_.log.write(
-      LogLevel::error, "members.not-saved",
-      {{"cause", e.result.error().text()}, {"next", "look at the disk; it is tried again every minute"}});
+  c_.log.write(LogLevel::error, "members.not-saved",
+               {{"cause", e.result.error().text()}, {"next", "look at the disk; it is tried again every minute"}});
   if (e.ticket == save_ticket_) retry_save_at_ = c_.now.boot + kSaveRetry;  // otherwise a newer record is being written
 }
 
@@ -265,8 +240,7 @@ std::optional<Error> ClusterMembers::bound() const {
   for (const auto& [id, job] : c_.ledger.state().jobs)
     for (const auto& [task, t] : job.tasks)
       if (!t.ended && t.place.node == c_.facts.id)
-        return Error{ErrorCode::refused,
-                     "could not leave the cluster: tasks of job " + job.spec.name + " run on " + c_.facts.name,
+        return Error{ErrorCode::refused, "could not leave the cluster: tasks of job " + job.spec.name + " run on " + c_.facts.name,
                      "wait for their end, or dtrainctl cancel " + job.spec.name};
   return std::nullopt;
 }
@@ -286,10 +260,8 @@ bool ClusterMembers::may_go() const {
 
 Result<std::uint64_t> ClusterMembers::leave() {
   if (!left_ && !waiting_for().empty())
-    return fail(
-        ErrorCode::refused,
-        "could not leave the cluster: " + c_.facts.name + " belongs to none; it waits for " + waiting_for(),
-        "nothing is to be left: stop the agent");
+    return fail(ErrorCode::refused, "could not leave the cluster: " + c_.facts.name + " belongs to none; it waits for " + waiting_for(),
+                "nothing is to be left: stop the agent");
   if (!left_) {
     left_ = true;
     step(gossip::LeaveAsked{});
@@ -317,19 +289,16 @@ Status ClusterMembers::remove(const std::string& name) {
   const bool judged_by_nobody = state == wire::MemberState::suspect && membership_->frozen() && !without_leader(c_);
   if (state == wire::MemberState::left) return {};
   if (wire::in_service(state) && !judged_by_nobody)
-    return fail(ErrorCode::refused,
-                "could not forget node " + known_as + ": it is " + wire::to_string(state),
+    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it is " + wire::to_string(state),
                 "run dtrainctl leave on it; or stop its agent, and forget it when it is down");
   const auto holder = ledger_holder(c_);
   const bool needed = c_.holds_ledger() && without_leader(c_) && c_.replicated->raft().configuration().votes(id);
   if (needed || (holder && holder->name == known_as))
-    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it holds the cluster's ledger",
-                "start its agent again");
+    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it holds the cluster's ledger", "start its agent again");
   step(gossip::RemoveAsked{id});
   member = membership_->find(id);
   if (member && member->state != wire::MemberState::left)
-    return fail(ErrorCode::refused,
-                "could not forget node " + known_as + ": it is " + wire::to_string(member->state) + " now",
+    return fail(ErrorCode::refused, "could not forget node " + known_as + ": it is " + wire::to_string(member->state) + " now",
                 "dtrainctl nodes");
   return {};
 }
@@ -355,13 +324,10 @@ std::string ClusterMembers::waiting_for() const {
 }
 
 std::optional<Error> ClusterMembers::no_member(const std::string& could_not) const {
-  if (left_)
-    return Error{ErrorCode::refused, could_not + ": " + c_.facts.name + " has left its cluster",
-                 kToJoinAgain};
+  if (left_) return Error{ErrorCode::refused, could_not + ": " + c_.facts.name + " has left its cluster", kToJoinAgain};
   const std::string waiting = waiting_for();
   if (waiting.empty()) return std::nullopt;
-  return Error{ErrorCode::unavailable,
-               could_not + ": " + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
+  return Error{ErrorCode::unavailable, could_not + ": " + c_.facts.name + " belongs to no cluster; it waits for " + waiting,
                holds_back() ? "start the agents of all founders" : "start the agent with --found, or with --join HOST"};
 }
 
@@ -415,10 +381,8 @@ void ClusterMembers::note(const gossip::Change& change) {
   if (change.kind == ChangeKind::fact) facts_changed_ = true;
   const KindWords kind = kind_of(change.kind);
   std::vector<LogField> fields{{"node", change.name}, {"incarnation", std::to_string(change.incarnation)}};
-  if (change.kind == ChangeKind::joined)
-    fields = {{"cluster", c_.options.cluster_name}, {"id", cluster_id()}};
-  else if (!kind.listed && change.name.empty())
-    fields.clear();
+  if (change.kind == ChangeKind::joined) fields = {{"cluster", c_.options.cluster_name}, {"id", cluster_id()}};
+  else if (!kind.listed && change.name.empty()) fields.clear();
   if (!change.detail.empty()) fields.push_back({"reason", change.detail});
   c_.log.write(kind.level, kind.event, fields);
   if (!kind.listed) return;

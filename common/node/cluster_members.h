@@ -74,7 +74,7 @@ class ClusterMembers final : public Part {
   const gossip::Membership& table() const { return *membership_; }
   // What this node waits for before it belongs to a cluster; "" once it does.
   std::string waiting_for() const;
-  std::string cluster_id() const;  // "" while this node belongs to no cluster
+  std::string cluster_id() const;   // "" while this node belongs to no cluster
   wire::PeerHeader header() const;  // of this node's messages about the log; the type is to be filled in
   // Why this node can do nothing for a cluster, with `could_not` ("could not submit job") in front; nullopt where it can.
   std::optional<Error> no_member(const std::string& could_not) const;

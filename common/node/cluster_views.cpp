@@ -80,8 +80,7 @@ wire::NodeView member_view(const Context& c, const gossip::MemberView& m) {
 wire::MembershipView membership_view(const gossip::Membership& table) {
   wire::MembershipView v;
   const gossip::Counters& counters = table.counters();
-  for (std::size_t why = 0; why < wire::kDrops; ++why)
-    v.drops[wire::to_string(static_cast<wire::Drop>(why))] = counters.drops[why];
+  for (std::size_t why = 0; why < wire::kDrops; ++why) v.drops[wire::to_string(static_cast<wire::Drop>(why))] = counters.drops[why];
   v.probe_failures = counters.probe_failures;
   v.refutes = counters.refutes;
   v.rumours_dropped = counters.rumours_dropped;
@@ -108,9 +107,7 @@ bool is_up(const Context& c, wire::MemberState state) {
   return state == wire::MemberState::suspect && c.now.boot < std::max(c.replicated->raft().heard(), c.led) + kSilence;
 }
 
-bool without_leader(const Context& c) {
-  return !c.serving && (!c.holds_ledger() || !leader_of(c));
-}
+bool without_leader(const Context& c) { return !c.serving && (!c.holds_ledger() || !leader_of(c)); }
 
 std::vector<std::string> voter_names(const Context& c) {
   std::vector<std::string> names;
@@ -167,8 +164,8 @@ std::optional<LedgerHolder> holder_by_gossip(const Context& c) {
     const CouncilFact council = council_fact_of(m);
     if (!council.coordinates() || m.state == wire::MemberState::left) return;
     if (holder && holder->epoch >= council.epoch) return;
-    holder = LedgerHolder{m.identity->id.text(), m.identity->name, m.identity->address.text(), council.epoch, wire::in_service(m.state),
-                          m.state == wire::MemberState::suspect};
+    holder = LedgerHolder{m.identity->id.text(), m.identity->name,          m.identity->address.text(),
+                          council.epoch,         wire::in_service(m.state), m.state == wire::MemberState::suspect};
   });
   return holder;
 }
@@ -176,8 +173,7 @@ std::optional<LedgerHolder> holder_by_gossip(const Context& c) {
 }  // namespace
 
 std::optional<LedgerHolder> ledger_holder(const Context& c) {
-  if (c.serving)
-    return LedgerHolder{c.facts.id, c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
+  if (c.serving) return LedgerHolder{c.facts.id, c.facts.name, c.facts.address, c.ledger.state().epoch, !c.storage_failed};
   std::optional<LedgerHolder> holder;
   if (c.holds_ledger()) {
     if (const auto m = leader_of(c))
@@ -230,8 +226,8 @@ std::string status_line(const Context& c) {
   const wire::StatusView v = status_view(c);
   if (!v.waiting_for.empty()) return "belongs to no cluster; waits for " + v.waiting_for;
   std::string line = v.coordinator ? "coordinator " + v.coordinator->node : "no coordinator: nothing new is decided";
-  line += "; " + std::to_string(v.nodes.alive) + " of " +
-          std::to_string(v.nodes.alive + v.nodes.suspect + v.nodes.down + v.nodes.dead) + " members alive; ";
+  line += "; " + std::to_string(v.nodes.alive) + " of " + std::to_string(v.nodes.alive + v.nodes.suspect + v.nodes.down + v.nodes.dead) +
+          " members alive; ";
   if (v.ledger) {
     line += v.jobs.empty() ? "no jobs" : "jobs:";
     const char* between = " ";

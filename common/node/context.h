@@ -32,9 +32,9 @@ class Forming;
 inline constexpr MemberId kNameless{0, 1};
 
 struct Context {
-  Context(Options o, Rng r, Log& l) : options(std::move(o)), rng(r), log(l) {}
+  Context(NodeOptions o, Rng r, Log& l) : options(std::move(o)), rng(r), log(l) {}
 
-  Options options;
+  NodeOptions options;
   Rng rng;
   Log& log;
   NodeFacts facts;
@@ -56,7 +56,7 @@ struct Context {
   Now now;
   std::vector<Effect>* out = nullptr;
   std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
-  const task::Assignments* host = nullptr;  // this host's tasks; nullptr: not adopted yet
+  const task::Assignments* host = nullptr;          // this host's tasks; nullptr: not adopted yet
   // Used by host_capacities(): each member's fact as it came, and what was made of it.
   mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
   Tickets tickets;

@@ -56,7 +56,7 @@ bool Coordinator::look_at(JobId id) {
   }
   WatchedJob& soft = jobs_.watch(id);
   soft.deadline = kNever;
-  restores_.follow(*job);
+  restores_.job_changed(*job);
   if (soft.proposed == 0) job_watch_.look(*job, soft);
   if (waiting_.look(*job, soft)) return true;
   // A quiet finished job without a time to live needs nothing more: 10,000 of them may be kept.

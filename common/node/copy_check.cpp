@@ -32,15 +32,13 @@ struct CopyCheck::Told {
 std::vector<CopyCheck::Told> CopyCheck::told() const {
   std::vector<Told> all;
   each_copy(c_, [&](const std::string& name, const gossip::MemberView* member) {
-    if (member == nullptr)
-      all.push_back({{}, name, false, {}});
-    else
-      all.push_back({member->identity->id, name, member->state == wire::MemberState::alive, council_fact_of(*member)});
+    if (member == nullptr) all.push_back({{}, name, false, {}});
+    else all.push_back({member->identity->id, name, member->state == wire::MemberState::alive, council_fact_of(*member)});
   });
   return all;
 }
 
-void CopyCheck::follow_log() {
+void CopyCheck::log_advanced() {
   if (!c_.replicated || c_.storage_failed || deadline() > c_.now.boot) return;
   touched_ = false;
   looked_ = c_.now.boot;
@@ -51,8 +49,9 @@ void CopyCheck::follow_log() {
   if (c_.ledger.behind()) return;
   const auto wrong = std::ranges::find_if(marks_, [&](const auto& mark) { return differs(mark.first, mark.second, others); });
   if (wrong == marks_.end()) return;
-  c_.ledger.stop({wrong->first, 0, "the state after entry " + std::to_string(wrong->first) +
-                                       " is another one here than in the other copies; the coordinator's takes its place"});
+  c_.ledger.stop({wrong->first, 0,
+                  "the state after entry " + std::to_string(wrong->first) +
+                      " is another one here than in the other copies; the coordinator's takes its place"});
   begin_anew();
   c_.copy.wants_state = true;
   c_.replicated->step(c_.now.boot, raft::WantState{});

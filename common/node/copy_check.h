@@ -1,7 +1,7 @@
 // Copies of the ledger compare themselves. Replicas agree because all of them apply the same entries by the same rules; a rule that
 // a program changed without a new version, or faulty memory, would make them differ unnoticed.
 //
-// After every Options::compare_every-th entry each copy publishes the hash of its state in its fact `council`. A copy is wrong if its
+// After every NodeOptions::compare_every-th entry each copy publishes the hash of its state in its fact `council`. A copy is wrong if its
 // hash differs from that of more than half of all copies, or, if no hash has so many, from the coordinator's. A wrong copy stops there
 // (cluster::Behind: its tasks run on, it takes no new ones and leads nothing), reports that, and asks for the coordinator's state
 // (raft::WantState). The coordinator sends it through the log, so that nothing is lost that this copy has acknowledged.
@@ -17,9 +17,9 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kRememberedMarks = 8;    // own ones: others may be that far behind
-inline constexpr Duration kComparePause = 1s;         // least time between two looks at what the others tell
-inline constexpr Duration kSendStateEvery = 5s;       // to one copy
+inline constexpr std::size_t kRememberedMarks = 8;  // own ones: others may be that far behind
+inline constexpr Duration kComparePause = 1s;       // least time between two looks at what the others tell
+inline constexpr Duration kSendStateEvery = 5s;     // to one copy
 
 class CopyCheck final : public Part {
  public:
@@ -29,7 +29,7 @@ class CopyCheck final : public Part {
   void applied();
   // The state was replaced, or its log was given up.
   void begin_anew();
-  void follow_log() override;
+  void log_advanced() override;
   Instant deadline() const override { return touched_ ? std::min(looked_ + kComparePause, next_) : next_; }
   // What the others tell may have changed.
   void touch() { touched_ = true; }

@@ -18,14 +18,10 @@ std::string label(const std::map<std::string, std::string>& labels, const std::s
 
 const char* to_string(raft::ChangeKind change) {
   switch (change) {
-    case raft::ChangeKind::add_learner:
-      return "add-learner";
-    case raft::ChangeKind::promote:
-      return "promote";
-    case raft::ChangeKind::demote:
-      return "demote";
-    case raft::ChangeKind::remove:
-      return "remove";
+    case raft::ChangeKind::add_learner: return "add-learner";
+    case raft::ChangeKind::promote: return "promote";
+    case raft::ChangeKind::demote: return "demote";
+    case raft::ChangeKind::remove: return "remove";
   }
   return "";
 }
@@ -50,14 +46,14 @@ cluster::CouncilView CouncilSeats::view() {
     const auto& labels = host != nullptr ? host->labels : c_.facts.labels;
     const CouncilFact fact = council_fact_of(m);
     const bool too_old = id != raft.id() && (fact.behind || fact.knows < versions_.coming());
-    view.members.push_back({id, m.identity->name, label(labels, "zone"), state, states[id].since,
-                            label(labels, "council") == "never", needs_copy(id.text(), state), too_old});
+    view.members.push_back({id, m.identity->name, label(labels, "zone"), state, states[id].since, label(labels, "council") == "never",
+                            needs_copy(id.text(), state), too_old});
   });
   states_ = std::move(states);
   return view;
 }
 
-void CouncilSeats::follow(const std::set<JobId>& jobs) {
+void CouncilSeats::jobs_changed(const std::set<JobId>& jobs) {
   if (!c_.serving || asked_ != 0 || next_ <= c_.now.boot) return;
   const raft::Configuration& configuration = c_.replicated->raft().configuration();
   const auto counts = c_.members->table().counts();
@@ -69,34 +65,30 @@ void CouncilSeats::follow(const std::set<JobId>& jobs) {
         if (const auto host = MemberId::parse(t.place.node); host && !t.ended && !configuration.has(*host)) return touch();
 }
 
-void CouncilSeats::follow_log() {
+void CouncilSeats::log_advanced() {
   if (!c_.serving || c_.storage_failed || asked_ != 0 || next_ > c_.now.boot) return;
   const cluster::CouncilView seen = view();
   next_ = kNever;
   if (seen.members.size() <= 1 && c_.replicated->alone() && seen.configuration.learners.empty()) return;
   const cluster::CouncilStep step = cluster::next_council_step(seen, c_.now.boot, {});
   next_ = std::max(step.again, c_.now.boot + cluster::CouncilOptions{}.look_while_busy);
-  if (step.why != why_ && !step.why.empty())
-    c_.log.write(LogLevel::info, "council.waits", {{"reason", step.why}});
+  if (step.why != why_ && !step.why.empty()) c_.log.write(LogLevel::info, "council.waits", {{"reason", step.why}});
   why_ = step.why;
   switch (step.act) {
-    case cluster::CouncilStep::Act::nothing:
-      return;
+    case cluster::CouncilStep::Act::nothing: return;
     case cluster::CouncilStep::Act::change:
       asked_ = ++numbers_;
       c_.log.write(LogLevel::info, "council.changes",
                    {{"change", to_string(step.change)}, {"node", step.member.text()}, {"reason", step.why}});
       return c_.replicated->step(c_.now.boot, raft::ChangeAsked{asked_, step.change, step.member});
-    case cluster::CouncilStep::Act::transfer:
-      return c_.replicated->step(c_.now.boot, raft::TransferAsked{step.member});
+    case cluster::CouncilStep::Act::transfer: return c_.replicated->step(c_.now.boot, raft::TransferAsked{step.member});
   }
 }
 
 void CouncilSeats::answered(const raft::Answer& answer) {
   if (answer.number == 0 || answer.number != asked_) return;
   asked_ = 0;
-  next_ = answer.refusal == raft::Refusal::none ? c_.now.boot
-                                                : c_.now.boot + cluster::CouncilOptions{}.look_while_busy;
+  next_ = answer.refusal == raft::Refusal::none ? c_.now.boot : c_.now.boot + cluster::CouncilOptions{}.look_while_busy;
 }
 
 }  // namespace dtrain::node

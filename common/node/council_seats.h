@@ -20,7 +20,7 @@ class CouncilSeats final : public Part {
 
   // To be called when jobs changed: a host that was given tasks and has no copy of the log gets one at once. touch()
   // is for changes of membership or of the log, which are looked at when it is due.
-  void follow(const std::set<JobId>& jobs);
+  void jobs_changed(const std::set<JobId>& jobs);
   void touch() { next_ = std::min(next_, c_.now.boot); }
   // To be called when this node is about to leave for good: others shall vote and lead in its place.
   void leave(bool on) {
@@ -28,7 +28,7 @@ class CouncilSeats final : public Part {
     touch();
   }
   void members_changed() override { touch(); }
-  void follow_log() override;
+  void log_advanced() override;
   void answered(const raft::Answer& answer);
   void lost_leadership() { asked_ = 0; }
   Instant deadline() const override { return c_.serving && asked_ == 0 ? next_ : kNever; }

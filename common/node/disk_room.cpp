@@ -7,10 +7,9 @@ bool DiskRoom::looked(const DiskSeen& seen) {
   const std::uint64_t keep = keep_.of(seen.total_bytes);
   const auto mib = [](std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
   if (seen.free_bytes < keep)
-    short_.try_emplace(seen.path, "its disk " + seen.path + " has " + mib(seen.free_bytes) + " free, and " + mib(keep) +
-                                      " are kept (storage.minFree)");
-  else if (seen.free_bytes >= keep + keep / 10)
-    short_.erase(seen.path);
+    short_.try_emplace(
+        seen.path, "its disk " + seen.path + " has " + mib(seen.free_bytes) + " free, and " + mib(keep) + " are kept (storage.minFree)");
+  else if (seen.free_bytes >= keep + keep / 10) short_.erase(seen.path);
   return was_short == short_.empty();
 }
 

@@ -9,8 +9,6 @@
 namespace dtrain::node {
 namespace {
 
-
-
 std::string number(std::uint64_t n) { return std::to_string(n); }
 std::string counted(std::uint64_t n, const std::string& what) { return number(n) + " " + what + (n == 1 ? "" : "s"); }
 
@@ -66,8 +64,7 @@ void check_ports(Chart& chart) {
     if (trial.agent_has_it)
       chart.warn("ports", "an agent has port " + number(trial.port) + " (" + trial.what + "), but not the control socket that was asked",
                  "give its socket with --agent PATH: control.sock in the directory of its --run-dir");
-    else
-      chart.bad("ports", trial.error->message + " (" + trial.what + ")", trial.error->next);
+    else chart.bad("ports", trial.error->message + " (" + trial.what + ")", trial.error->next);
   }
   if (terms.listen_ip.empty()) return chart.well("ports", "this agent talks to no other host (--dev)");
   const PortSpan own{terms.port, static_cast<std::uint16_t>(terms.port + 1)};
@@ -80,7 +77,8 @@ void check_ports(Chart& chart) {
                "the agent's ports " + span_text(own) + " lie in " + span_text(local) +
                    ", from which the kernel picks the ports of connections: one may have them when the agent is started again",
                "set network.listen to a port outside of it, on all hosts, or reserve them: sysctl -w "
-               "net.ipv4.ip_local_reserved_ports=" + span_text(own));
+               "net.ipv4.ip_local_reserved_ports=" +
+                   span_text(own));
   if (!terms.keyed && !terms.join.empty())
     chart.warn("ports", "there is no cluster key: an agent has one of its own then, and neither joins others nor is joined",
                "dtrainctl keygen /etc/dtrain/cluster.key on one host, copy the file to all, restart the agents");
@@ -123,8 +121,7 @@ void check_names(Chart& chart) {
     }
     const bool all_loopback = !look.addresses.empty() && std::ranges::all_of(look.addresses, is_loopback);
     if (look.addresses.empty())
-      chart.warn("names",
-                 "this host's own name " + look.name + " is not known to its resolver: programs that look it up (Gloo, MPI) fail",
+      chart.warn("names", "this host's own name " + look.name + " is not known to its resolver: programs that look it up (Gloo, MPI) fail",
                  "add a line to /etc/hosts: " + (terms.advertise.empty() ? "ADDRESS" : terms.advertise) + " " + look.name);
     else if (all_loopback && !terms.advertise.empty() && !is_loopback(terms.advertise))
       chart.warn("names",
@@ -146,8 +143,7 @@ void check_addresses(Chart& chart) {
   if (!terms.advertise.empty() && chart.seen.advertise_interface.empty())
     chart.warn("addresses", "no interface here has the advertised address " + terms.advertise,
                "right behind address translation only, where others' connections to it reach this host; else mend network.advertise");
-  if (!terms.task_address.empty())
-    chart.take(task_address_unknown(terms.task_address, chart.seen.task_interface, terms.name));
+  if (!terms.task_address.empty()) chart.take(task_address_unknown(terms.task_address, chart.seen.task_interface, terms.name));
   if (terms.advertise.empty()) return chart.well("addresses", "the agent chooses what it advertises when it starts");
   const auto on = [](const std::string& ip, const std::string& interface) {
     return ip + (interface.empty() ? "" : " (" + interface + ")");
@@ -178,8 +174,7 @@ void check_cgroups(Chart& chart) {
     chart.bad("cgroups", "there is no cgroup v2: a task can neither be frozen nor ended as a whole",
               "mount it (mount -t cgroup2 none /sys/fs/cgroup/unified), or boot with systemd.unified_cgroup_hierarchy=1");
   } else if (!seen.root && seen.terms.agent) {
-    chart.warn("cgroups",
-               "the agent does not run as root: limits of memory have effect only where its control group was delegated to it",
+    chart.warn("cgroups", "the agent does not run as root: limits of memory have effect only where its control group was delegated to it",
                "run dtraind as root; the packaged service does");
   } else {
     std::vector<std::string> without;
@@ -266,8 +261,8 @@ void check_disks(Chart& chart) {
     const std::string space = name + " has " + bytes_text(disk.free) + " free of " + bytes_text(disk.total);
     const char* cure = "remove what is not needed (du -xsh there), give it a larger file system, or lower storage.minFree";
     if (disk.free < needed)
-      chart.bad("disk",
-                space + ", less than storage.minFree (" + bytes_text(needed) + "): packages and copies of checkpoints are refused", cure);
+      chart.bad("disk", space + ", less than storage.minFree (" + bytes_text(needed) + "): packages and copies of checkpoints are refused",
+                cure);
     else if (disk.free < needed * kDiskWarnTimes)
       chart.warn("disk", space + "; below " + bytes_text(needed) + " (storage.minFree) packages and copies of checkpoints are refused",
                  cure);
@@ -321,11 +316,11 @@ std::optional<wire::Finding> task_ports_overlap(const PortSpan& task_ports, cons
       if (r.first <= open && open <= r.last) open = r.last + 1u, moved = true;
   }
   if (open > last) return std::nullopt;
-  return wire::Finding{"task-ports", node, "warn",
-                       "the task ports " + span_text(task_ports) + " overlap " + span_text(local) +
-                           ", from which the kernel picks the ports of connections, so that a task may find its port taken",
-                       "set network.taskPorts outside of it, or reserve them: sysctl -w net.ipv4.ip_local_reserved_ports=" +
-                           span_text(task_ports)};
+  return wire::Finding{
+      "task-ports", node, "warn",
+      "the task ports " + span_text(task_ports) + " overlap " + span_text(local) +
+          ", from which the kernel picks the ports of connections, so that a task may find its port taken",
+      "set network.taskPorts outside of it, or reserve them: sysctl -w net.ipv4.ip_local_reserved_ports=" + span_text(task_ports)};
 }
 
 Findings limits_too_low(const std::vector<TaskLimit>& limits, const std::string& node) {
@@ -337,8 +332,9 @@ Findings limits_too_low(const std::vector<TaskLimit>& limits, const std::string&
     std::string cure = "raise the agent's own limit, or lower tasks.ulimits." + limit.name;
     if (limit.name == "memlock") {
       finding += ": RDMA (InfiniBand, RoCE) fails, as it must lock memory";
-      cure = "in the unit of the agent set LimitMEMLOCK=infinity (systemctl edit dtraind) and restart it; without systemd start dtraind as "
-             "root; in a container give it CAP_SYS_RESOURCE, or this limit";
+      cure =
+          "in the unit of the agent set LimitMEMLOCK=infinity (systemctl edit dtraind) and restart it; without systemd start dtraind as "
+          "root; in a container give it CAP_SYS_RESOURCE, or this limit";
     } else if (limit.name == "nofile") {
       cure = "in the unit of the agent set LimitNOFILE=" + wanted + " and raise fs.nr_open (sysctl) to it, or lower tasks.ulimits.nofile";
     }

@@ -31,12 +31,12 @@ struct PeerReport {
   std::string name;
   wire::Endpoint address;
   wire::MemberState state{};
-  std::string version;                     // of its agent; "": not known yet
+  std::string version;  // of its agent; "": not known yet
   std::optional<wire::DoctorReply> reply;
   // why there is no reply; the message holds the cause alone. Neither reply nor error: it was not asked
   std::optional<Error> error;
-  Duration ahead{};                        // how far its clock is ahead of the clock here, as `reply` shows,
-  Duration doubt{};                        // plus or minus this
+  Duration ahead{};  // how far its clock is ahead of the clock here, as `reply` shows,
+  Duration doubt{};  // plus or minus this
 };
 // Checks connections in both directions, clocks, names and versions, and includes what is wrong with the members themselves.
 Findings examine_peers(const Examination& seen, const std::string& version, const std::vector<PeerReport>& peers);

@@ -19,14 +19,10 @@ std::string lane(const Contact& contact) { return contact.bulk ? "bulk" : "gossi
 
 std::string cause_of(const Contact& contact) {
   switch (contact.answer) {
-    case Answer::refused:
-      return "the connection is refused";
-    case Answer::silent:
-      return "there is no answer";
-    case Answer::failed:
-      return contact.cause;
-    default:
-      return "";
+    case Answer::refused: return "the connection is refused";
+    case Answer::silent: return "there is no answer";
+    case Answer::failed: return contact.cause;
+    default: return "";
   }
 }
 

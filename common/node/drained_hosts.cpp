@@ -42,9 +42,8 @@ void DrainedHosts::move_jobs() {
   const auto& drained = c_.ledger.state().drained;
   if (drained.empty() && places_.held().empty()) return;
   places_.drop_unused();
-  std::erase_if(stays_said_, [&](const auto& said) {
-    return !drained.contains(said.first.first) || c_.ledger.find(said.first.second) == nullptr;
-  });
+  std::erase_if(stays_said_,
+                [&](const auto& said) { return !drained.contains(said.first.first) || c_.ledger.find(said.first.second) == nullptr; });
   if (drained.empty() || moves_wait_ > c_.now.boot) return;
   std::set<std::pair<NodeId, JobId>> there;
   for (const auto& [id, job] : c_.ledger.state().jobs)
@@ -68,10 +67,8 @@ void DrainedHosts::move_from(const NodeId& host, const cluster::DrainedHost& dra
   const bool forced = drain.deadline && *drain.deadline <= c_.elapsed();
   const cluster::MoveJob move{job.id, job.generation, host, forced, ""};
   const auto cannot = [&](const std::string& why) {
-    if (!forced)
-      stay(host, drain, job, why);
-    else
-      jobs_.propose(soft, job.id, CommandType::move_job, move);
+    if (!forced) stay(host, drain, job, why);
+    else jobs_.propose(soft, job.id, CommandType::move_job, move);
   };
   if (is_final(job.state))
     return cannot("it has ended, and its cleanPodPolicy leaves them running; dtrainctl delete " + job.spec.name + " ends them");

@@ -36,7 +36,7 @@ class DrainedHosts {
   WatchedJobs& jobs_;
   KeptPlaces& places_;
   std::map<std::pair<NodeId, JobId>, Instant> stays_said_;  // when "stays on drained host" was last reported
-  std::pair<NodeId, JobId> tried_last_;  // the move that was tried last: the next look continues after it
+  std::pair<NodeId, JobId> tried_last_;                     // the move that was tried last: the next look continues after it
   // no job is moved before this instant: leadership is being handed over, and the next coordinator is to hold the
   // places
   Instant moves_wait_{};

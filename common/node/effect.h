@@ -108,14 +108,14 @@ struct RelayPeer {
 // Opens a client's request, or a part of it, at another host or at this one. Its answers are passed on to the client, or are RelayAnswered.
 // -> RelayEnded
 struct OpenRelay {
-  ConnectionId part = 0;       // chosen by Node; a part at this host answers on this connection, as its request 1
-  ConnectionId connection = 0; // the client's, or this node's own
-  bool own = false;            // this node's own
+  ConnectionId part = 0;        // chosen by Node; a part at this host answers on this connection, as its request 1
+  ConnectionId connection = 0;  // the client's, or this node's own
+  bool own = false;             // this node's own
   std::uint64_t request = 0;
-  bool whole = false;          // this part is the whole request: its last answer, too, goes to the client
+  bool whole = false;             // this part is the whole request: its last answer, too, goes to the client
   std::optional<RelayPeer> peer;  // unset: this host
   wire::RelayOpen open;
-  std::string query;           // an encoded wire::Message, its request 1
+  std::string query;  // an encoded wire::Message, its request 1
 };
 // Nothing more of the part is wanted; no RelayEnded follows.
 struct CloseRelay {
@@ -161,7 +161,7 @@ struct SignalTask {
   std::int32_t signal = 0;
   bool whole_tree = false;
   Duration grace{0};  // processes that outlive the main process are left alone for so long; 0: they are killed at once
-};  // no completion; signalling a dead target is no error
+};                    // no completion; signalling a dead target is no error
 struct KillTask {
   AssignmentId id;
 };  // SIGKILL to every process; AttemptExited follows
@@ -188,9 +188,7 @@ struct EndShim {
 };  // kills what is left, ends the shim -> ShimGone{expected}
 // Which files of an ended job this host removes; each value includes the one before it.
 enum class JobFiles : unsigned char { temporary, copy, logs };
-constexpr JobFiles enum_last(JobFiles) {
-  return JobFiles::logs;
-}
+constexpr JobFiles enum_last(JobFiles) { return JobFiles::logs; }
 struct RemoveJobFiles {
   JobId job = 0;
   JobFiles files = JobFiles::temporary;
@@ -221,13 +219,13 @@ struct QuarantineCheckpoint {
   transfer::CheckpointInfo info;
   task::User user;
   std::string dir;  // checkpoint.dir, which may be the checkpoint itself and is then not renamed
-};  // renamed -> CheckpointQuarantined
+};                  // renamed -> CheckpointQuarantined
 struct DeleteCheckpoint {
   JobId job = 0;
   transfer::CheckpointInfo info;
   task::User user;
   std::string dir;  // checkpoint.dir, as above
-};  // for checkpoint.keep; no completion
+};                  // for checkpoint.keep; no completion
 
 // Sends the bytes of a checkpoint's files from `offset` on. The agent sends the replies itself
 // (wire::GetCheckpointRequest) and ends them with last = true.
@@ -263,7 +261,7 @@ struct RunHook {
   std::optional<task::User> user;  // unset: the agent's own user; such a hook never waits for hooks of other users
   Duration limit{0};               // after this the hook is killed; 0: the agent's limit for notify commands
   JobId job = 0;                   // the job whose notify command this is; else 0
-};  // -> HookEnded
+};                                 // -> HookEnded
 // The job is gone: its notify commands that run or wait are ended. Their HookEnded are the only completion
 struct EndHooks {
   JobId job = 0;
@@ -312,12 +310,12 @@ struct EnterCluster {
 };
 
 using EffectAlternatives =
-    std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec,
-                 OpenRelay, CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim, StartAttempt, SignalTask, KillTask,
-                 FreezeTask, AnswerLease, RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints, ScanCheckpoints,
-                 VerifyCheckpoint, QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint, DropCheckpoint,
-                 RunHook, EndHooks, FindGpuHolders, gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds,
-                 SaveMembers, SendLog, SendFormation, KnowMember, EnterCluster, Examine>;
+    std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
+                 CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim, StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease,
+                 RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints, ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint,
+                 DeleteCheckpoint, SendCheckpoint, WriteCheckpoint, DropCheckpoint, RunHook, EndHooks, FindGpuHolders, gossip::Send,
+                 gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog, SendFormation, KnowMember, EnterCluster,
+                 Examine>;
 
 // One of the alternatives. It is made, copied, moved and destroyed out of line (effect.cpp); alternative.h says why.
 struct Effect : EffectAlternatives {

@@ -37,8 +37,8 @@ using ConnectionId = std::uint64_t;
 struct Caller {
   std::string user;  // "" when the uid has no name
   std::uint32_t uid = 0;
-  std::uint64_t applied = 0;  // relayed only: the answer needs a ledger that has the entry of this index
-  std::string at = {};        // relayed only: name of the host that the client is connected to; "": this host
+  std::uint64_t applied = 0;                // relayed only: the answer needs a ledger that has the entry of this index
+  std::string at = {};                      // relayed only: name of the host that the client is connected to; "": this host
   std::optional<MemberId> relayed_by = {};  // the agent that passes on what the client asks; unset: the client is connected to this one
 };
 
@@ -64,15 +64,15 @@ struct NodeFacts {
 };
 // This node's place in a cluster, by its disk and its command line.
 struct MemberStart {
-  bool network = false;        // true: membership begins with NetworkUp; false: at once, and no other member is ever heard
-  bool holds_ledger = true;    // this node founded the cluster; false: it is a member that answers from what it hears
-  gossip::MemberRecord record; // what the last life kept; a founder's record names its cluster
-  bool found = false;          // found a new cluster, with id `new_cluster_id`
+  bool network = false;         // true: membership begins with NetworkUp; false: at once, and no other member is ever heard
+  bool holds_ledger = true;     // this node founded the cluster; false: it is a member that answers from what it hears
+  gossip::MemberRecord record;  // what the last life kept; a founder's record names its cluster
+  bool found = false;           // found a new cluster, with id `new_cluster_id`
   MemberId new_cluster_id;
-  wire::Endpoint endpoint;     // advertised
-  std::string key_print;       // fingerprint of the cluster key in use; "": messages are not encrypted
+  wire::Endpoint endpoint;  // advertised
+  std::string key_print;    // fingerprint of the cluster key in use; "": messages are not encrypted
   std::vector<std::string> seeds;
-  std::string waiting_for;     // what this node waits for until a cluster admits it, for people
+  std::string waiting_for;  // what this node waits for until a cluster admits it, for people
   // Of a founder: the founders' names in `seeds`, its own included (check_founders() holds), and its own name. Empty:
   // this machine is no founder.
   std::vector<std::string> founders;
@@ -265,7 +265,7 @@ struct Reconfigured {
   Access access;
   Caller by = {};             // who sent the signal
   bool health_check = false;  // a health check is configured
-};  // SIGHUP
+};                            // SIGHUP
 
 // ---- hardware, unasked
 struct GpusSampled {  // the state of the GPUs, about once a minute
@@ -276,12 +276,12 @@ struct GpuFaulted {  // a fault that the kernel's log reports, as soon as it doe
 };
 
 struct GpuHolder {
-  std::string pci;      // of the GPU
+  std::string pci;  // of the GPU
   std::int32_t pid = 0;
   std::uint32_t uid = 0;  // the real one
-  std::string program;  // the name that the kernel has for it, for people
-  Instant began{};      // start of the process
-  bool in_task = false;  // it belongs to a task of this host
+  std::string program;    // the name that the kernel has for it, for people
+  Instant began{};        // start of the process
+  bool in_task = false;   // it belongs to a task of this host
 };
 struct GpuHoldersFound {
   std::uint64_t token = 0;
@@ -300,12 +300,11 @@ struct Tick {};      // deadline() was reached
 struct Stopping {};  // SIGTERM: this node takes leave of the others; tasks run on
 
 using EventAlternatives =
-    std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound,
-                 Staged, ShimUp, AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved,
-                 LeaseAsked, LeaseFroze, Notified, CheckpointsScanned, CheckpointVerified, CheckpointQuarantined,
-                 CheckpointWritten, HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived, RelayReceived,
-                 RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined,
-                 HostChecked, GpuHoldersFound, DiskLooked>;
+    std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound, Staged, ShimUp,
+                 AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified,
+                 CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped,
+                 LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled,
+                 GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
 
 // One of the alternatives. It is made, copied, moved and destroyed out of line (event.cpp); alternative.h says why.
 struct Event : EventAlternatives {

@@ -21,8 +21,8 @@ gossip::MemberRecord record_of_members(const MemberStart& start) {
     if (record.cluster_id.none()) record.cluster_id = promised.promise.cluster;
     return record;
   }
-  const bool given_up = std::ranges::any_of(
-      promised.withdrawn, [&](const auto& founding) { return founding.cluster == record.cluster_id; });
+  const bool given_up =
+      std::ranges::any_of(promised.withdrawn, [&](const auto& founding) { return founding.cluster == record.cluster_id; });
   return given_up ? gossip::MemberRecord{} : record;
 }
 
@@ -38,7 +38,7 @@ void Forming::start(const MemberStart& start) {
   // The record names a cluster that began here; its log shows whether the cluster works.
   if (!start.formation.started) self.cluster = start.found ? start.new_cluster_id : record_of_members(start).cluster_id;
   settled_ = !self.cluster.none();
-  formation_.emplace(std::move(self), formation::Options{}, Rng(c_.rng.next()));
+  formation_.emplace(std::move(self), formation::FormationOptions{}, Rng(c_.rng.next()));
 }
 
 void Forming::network_up() {
@@ -85,7 +85,7 @@ void Forming::step(const formation::Input& input) {
     c_.emit(std::move(wanted));
   }
   if (out.join) to_join_ = out.join->cluster;
-  say_what_is_waited_for();
+  log_what_is_waited_for();
 }
 
 void Forming::persisted(std::uint64_t ticket) {
@@ -117,8 +117,7 @@ Status Forming::form_without(std::vector<std::string> names) {
     return fail(ErrorCode::refused, "could not form a cluster: " + c_.facts.name + " is no founder of one",
                 "name the same founders in `join` on all of them, this machine included, and their number in `expect`");
   for (std::string& name : names)
-    if (std::ranges::find(founders_, name) == founders_.end() && name.ends_with(kUsualPort))
-      name.resize(name.size() - kUsualPort.size());
+    if (std::ranges::find(founders_, name) == founders_.end() && name.ends_with(kUsualPort)) name.resize(name.size() - kUsualPort.size());
   if (auto wished = formation_->form_without(names); !wished) return wished;
   step(formation::Tick{});
   return {};
@@ -126,7 +125,7 @@ Status Forming::form_without(std::vector<std::string> names) {
 
 std::string Forming::waiting_for() const { return begun_ ? formation_->status() : ""; }
 
-void Forming::say_what_is_waited_for() {
+void Forming::log_what_is_waited_for() {
   std::string waits = formation_->status();
   if (waits == said_ || c_.now.boot < say_at_) return;
   say_at_ = c_.now.boot + kWaitsSaidEvery;

@@ -59,14 +59,14 @@ class Forming final : public Part {
   bool takes_part() const { return formation_.has_value(); }
   std::string mark() const;
   void step(const cluster::formation::Input& input);
-  void say_what_is_waited_for();
+  void log_what_is_waited_for();
 
   Context& c_;
   std::optional<cluster::formation::Formation> formation_;
   std::vector<std::string> founders_;  // names, by seat
   bool begun_ = false;                 // the network is up
   bool settled_ = false;
-  std::uint64_t ticket_ = 0;           // of the write under way
+  std::uint64_t ticket_ = 0;  // of the write under way
   std::optional<cluster::formation::Persist> under_way_, durable_;
   MemberId to_join_;
   std::string said_;

@@ -15,15 +15,11 @@ std::string broken(const GpuSample& sample) {
   return "";
 }
 
-bool is_hot(const GpuSample& sample) {
-  return sample.celsius && sample.slowdown && *sample.celsius >= *sample.slowdown;
-}
+bool is_hot(const GpuSample& sample) { return sample.celsius && sample.slowdown && *sample.celsius >= *sample.slowdown; }
 
 }  // namespace
 
-std::string describe(const GpuFault& fault) {
-  return "Xid " + std::to_string(fault.xid) + (fault.text.empty() ? "" : ": " + fault.text);
-}
+std::string describe(const GpuFault& fault) { return "Xid " + std::to_string(fault.xid) + (fault.text.empty() ? "" : ": " + fault.text); }
 
 std::vector<GpuHealth::Change> GpuHealth::sampled(const std::vector<GpuSample>& samples) {
   std::vector<Change> changes;
@@ -40,15 +36,12 @@ std::vector<GpuHealth::Change> GpuHealth::sampled(const std::vector<GpuSample>& 
     gpu.cool = hot || !sample.celsius ? 0 : gpu.cool + 1;
     if (gpu.heat.empty() && gpu.hot >= kHotSamples)
       gpu.heat = "too hot: " + std::to_string(*sample.celsius) + " C, it slows itself down at " + std::to_string(*sample.slowdown) + " C";
-    else if (gpu.cool >= kCoolSamples)
-      gpu.heat.clear();
+    else if (gpu.cool >= kCoolSamples) gpu.heat.clear();
     if (sample.refused) {
       gpu.mute = sample.refused->empty() ? 0 : gpu.mute + 1;
       gpu.told = sample.refused->empty() ? gpu.told + 1 : 0;
-      if (gpu.silence.empty() && gpu.mute >= kMuteSamples)
-        gpu.silence = *sample.refused;
-      else if (gpu.told >= kToldSamples)
-        gpu.silence.clear();
+      if (gpu.silence.empty() && gpu.mute >= kMuteSamples) gpu.silence = *sample.refused;
+      else if (gpu.told >= kToldSamples) gpu.silence.clear();
     }
     const std::string& reason = gpu.silence.empty() ? gpu.heat : gpu.silence;
     if (reason == gpu.said) continue;

@@ -145,8 +145,7 @@ void GpuReclaim::judge(Uses::iterator it, const Result<std::vector<GpuHolder>>& 
   if (!all) c_.log.write(LogLevel::warn, "gpu.holders-unknown", {{"task", it->first.text()}, {"error", all.error().text()}});
   const std::vector<GpuHolder> holders = all ? culprits(use.note, *all) : std::vector<GpuHolder>();
   if (holders.empty()) {
-    if (held.empty() || use.ticket != 0)
-      let_go(it->first);
+    if (held.empty() || use.ticket != 0) let_go(it->first);
     if (!held.empty()) c_.members->tell("gpu.released", "the GPUs of " + use.note.task + " are free");
     return forget(it);
   }
@@ -167,9 +166,8 @@ void GpuReclaim::begin(const StagedTask& task) {
   const AssignmentId& own = task.stage.id;
   for (const auto& [id, use] : uses_) {
     if (!use.ended || id == own) continue;
-    const bool shared = std::ranges::any_of(task.gpus, [&had = use.note.gpus](const task::OwnGpu& gpu) {
-      return std::ranges::find(had, gpu) != had.end();
-    });
+    const bool shared = std::ranges::any_of(
+        task.gpus, [&had = use.note.gpus](const task::OwnGpu& gpu) { return std::ranges::find(had, gpu) != had.end(); });
     if (!shared) continue;
     const std::string why = use.note.held.empty() ? "whether the GPUs of " + use.note.task + " are free is being looked at" : use.note.held;
     return refuse(own, {ErrorCode::unavailable, "could not stage " + own.task.text() + ": " + why, "end that process, or use other hosts"});

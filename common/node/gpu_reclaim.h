@@ -81,11 +81,11 @@ class GpuReclaim final : public StagingStep {
   };
   struct Use {
     Note note;
-    bool noted = false;                    // the note is on the disk or being written
-    bool begun = false;                    // an attempt may have used the GPUs
-    std::uint64_t ticket = 0;              // of the note's write that the attempt waits for; 0: none
-    std::optional<Instant> ended;          // since when the GPUs should be free
-    Instant next{};                        // the next look, after the end
+    bool noted = false;            // the note is on the disk or being written
+    bool begun = false;            // an attempt may have used the GPUs
+    std::uint64_t ticket = 0;      // of the note's write that the attempt waits for; 0: none
+    std::optional<Instant> ended;  // since when the GPUs should be free
+    Instant next{};                // the next look, after the end
   };
   using Uses = std::map<AssignmentId, Use>;
 
@@ -99,8 +99,8 @@ class GpuReclaim final : public StagingStep {
   std::vector<GpuHolder> culprits(const Note& note, const std::vector<GpuHolder>& holders) const;
   std::string describe(const Note& note, const std::vector<GpuHolder>& culprits) const;
 
-  Uses uses_;  // assignments that have GPUs here, and so at most one for each GPU or fewer
-  std::uint64_t look_ = 0;  // token of the look under way; 0: none
+  Uses uses_;                          // assignments that have GPUs here, and so at most one for each GPU or fewer
+  std::uint64_t look_ = 0;             // token of the look under way; 0: none
   std::set<AssignmentId> looked_for_;  // assignments that the look under way is for
 };
 

@@ -10,15 +10,15 @@ namespace dtrain::node {
 
 struct GpuSample {
   std::string pci;
-  std::string lost;                       // why it cannot be reached: "is not on the bus any more"; "": it can
-  std::optional<std::int32_t> celsius;    // unset: not known; likewise below
-  std::optional<std::int32_t> slowdown;   // temperature in celsius at which the hardware slows itself down
+  std::string lost;                          // why it cannot be reached: "is not on the bus any more"; "": it can
+  std::optional<std::int32_t> celsius;       // unset: not known; likewise below
+  std::optional<std::int32_t> slowdown;      // temperature in celsius at which the hardware slows itself down
   std::optional<std::uint64_t> uncorrected;  // memory errors that ECC saw and could not correct since the driver was loaded
   // Why its maker's library does not report on the GPU, which may pass; "": the library reports. Unset: the library
   // was not asked, or hangs.
   std::optional<std::string> refused;
-  bool remap_pending = false;             // memory rows are to be replaced, which takes a reset of the GPU
-  bool remap_failed = false;              // memory rows could not be replaced: there are no spare rows left
+  bool remap_pending = false;  // memory rows are to be replaced, which takes a reset of the GPU
+  bool remap_failed = false;   // memory rows could not be replaced: there are no spare rows left
   template <class V>
   void fields(V& v) {
     v("pci", pci);
@@ -33,9 +33,9 @@ struct GpuSample {
 };
 
 struct GpuFault {
-  std::string pci;   // "": the log does not name the GPU
+  std::string pci;        // "": the log does not name the GPU
   std::uint32_t xid = 0;  // NVIDIA's error number
-  std::string text;  // the log's text; may be empty
+  std::string text;       // the log's text; may be empty
   template <class V>
   void fields(V& v) {
     v("pci", pci);

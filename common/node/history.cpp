@@ -40,11 +40,9 @@ bool History::applied(bool leads) {
   if (!c_.serving) return any;
   for (auto event = after(events, hooked_); event != events.end() && event->seq <= told; ++event) run_hook(*event);
   hooked_ = std::max(hooked_, told);
-  if (hooks)
-    note();
+  if (hooks) note();
   // a node that reads its log alone reports nothing again
-  else if (newest > std::max(told, proposed_) && due_ == kNever && !c_.replicated->alone())
-    due_ = c_.now.boot + kNoteEvery;
+  else if (newest > std::max(told, proposed_) && due_ == kNever && !c_.replicated->alone()) due_ = c_.now.boot + kNoteEvery;
   return any;
 }
 
@@ -56,10 +54,8 @@ void History::note() {
   due_ = kNever;
   const std::uint64_t newest = c_.ledger.state().next_event - 1;
   if (newest <= std::max(c_.ledger.state().told, proposed_)) return;
-  if (c_.propose(cluster::CommandType::events_told, cluster::EventsTold{newest}) != 0)
-    proposed_ = newest;
-  else
-    due_ = c_.now.boot + kNoteEvery;
+  if (c_.propose(cluster::CommandType::events_told, cluster::EventsTold{newest}) != 0) proposed_ = newest;
+  else due_ = c_.now.boot + kNoteEvery;
 }
 
 bool History::has_hook(const cluster::LedgerEvent& event) const {

@@ -83,8 +83,7 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c) {
   if (c.serving) add_others(c, any, hosts, without_copy);
   hosts.insert(hosts.end(), std::make_move_iterator(without_copy.begin()), std::make_move_iterator(without_copy.end()));
   if (c.options.broken_rule != "drained-gets-nothing")
-    for (cluster::HostCapacity& host : hosts)
-      host.schedulable = host.unfit.empty() && !c.ledger.state().drained.contains(host.id);
+    for (cluster::HostCapacity& host : hosts) host.schedulable = host.unfit.empty() && !c.ledger.state().drained.contains(host.id);
   return hosts;
 }
 

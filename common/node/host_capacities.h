@@ -44,7 +44,7 @@ std::set<NodeId> busy_hosts(const cluster::Ledger& ledger);
 std::string host_name(const Context& c, const NodeId& id);
 std::optional<wire::MemberState> host_state(const Context& c, const NodeId& id);  // nullopt: not known
 std::string state_text(std::optional<wire::MemberState> state);                   // "alive", "down", ...; "not known"
-bool is_gone(const Context& c, const NodeId& id);            // gone for good: the tasks that it had do not come back
+bool is_gone(const Context& c, const NodeId& id);                                 // gone for good: the tasks that it had do not come back
 HostFacts facts_of_host(const Context& c, const NodeId& id);
 
 // Why a job waits for a lost host that has tasks of it; "": no task of it is on such a host.

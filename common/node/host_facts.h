@@ -19,7 +19,7 @@ struct Gpu {
   std::int32_t numa = -1;
   bool healthy = true;
   bool pretended = false;
-  std::string reason;                // why it is not healthy; "": it is healthy
+  std::string reason;  // why it is not healthy; "": it is healthy
   // number of the set of GPUs that NVLink or XGMI joins, directly or through others; -1: it is joined with none
   std::int32_t group = -1;
   std::int32_t minor = -1;           // NVIDIA: N of /dev/nvidiaN; AMD: N of /dev/dri/renderDN; -1: not known
@@ -97,7 +97,7 @@ struct RunningFact {       // fact `running`
   }
 };
 
-struct CopyMark {            // of a copy of the ledger
+struct CopyMark {           // of a copy of the ledger
   std::uint64_t index = 0;  // of an entry; 0: none yet
   std::uint64_t hash = 0;   // of the state after it
   template <class V>
@@ -110,8 +110,8 @@ struct CopyMark {            // of a copy of the ledger
 struct CouncilFact {            // fact `council`
   std::string role = "member";  // coordinator | voter | learner | member
   std::uint64_t epoch = 0;
-  std::uint64_t history = 0;                    // number of its log's history; 0: it has no log
-  std::uint64_t last_index = 0, last_term = 0;  // of its log, only while it has no leader; else 0
+  std::uint64_t history = 0;                     // number of its log's history; 0: it has no log
+  std::uint64_t last_index = 0, last_term = 0;   // of its log, only while it has no leader; else 0
   std::uint32_t knows = cluster::kFirstVersion;  // newest version of the ledger that its program knows
   std::uint32_t version = 0;                     // version of the ledger that it has; 0: it has none
   bool behind = false;                           // its program is too old for its copy of the log, and applies nothing any more

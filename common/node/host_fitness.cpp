@@ -39,11 +39,11 @@ void HostFitness::checked(const HostChecked& e) {
   const auto change = host_health_.checked(c_.now.boot, e.check);
   if (!change) return;
   failed_check_ = change->reason;
-  if (change->turned && !failed_check_.empty()) tell_sick(failed_check_);
+  if (change->turned && !failed_check_.empty()) report_sick(failed_check_);
 }
 
 void HostFitness::looked(const DiskLooked& e) {
-  if (disk_room_.looked(e.seen) && !disk_room_.reason().empty()) tell_sick(disk_room_.reason());
+  if (disk_room_.looked(e.seen) && !disk_room_.reason().empty()) report_sick(disk_room_.reason());
 }
 
 void HostFitness::no_health_check() {
@@ -67,7 +67,7 @@ void HostFitness::drive() {
   if (reason.empty() && std::exchange(told_sick_, false)) c_.members->tell("host.well", "");
 }
 
-void HostFitness::tell_sick(const std::string& reason) {
+void HostFitness::report_sick(const std::string& reason) {
   told_sick_ = true;
   c_.members->tell("host.sick", reason);
 }

@@ -32,7 +32,7 @@ class HostFitness final : public Part {
   void checked(const HostChecked& e);
   void looked(const DiskLooked& e);
   void no_health_check();  // none is configured any more
-  void tell_sick(const std::string& reason);
+  void report_sick(const std::string& reason);
   // The exit, with a recent fault of the task's GPUs as its cause if nothing else explains it.
   task::Exit explained(const AttemptExited& e) const;
   void drive() override;  // after the parts that may have a reason

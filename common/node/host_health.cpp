@@ -19,12 +19,9 @@ std::string first_line(std::string_view output) {
 std::string why_failed(const std::string& program, std::int32_t code, std::int32_t signal, const std::string& cause,
                        std::string_view output) {
   std::string text = program + " ";
-  if (!cause.empty())
-    text += cause;
-  else if (signal != 0)
-    text += "was killed by signal " + std::to_string(signal);
-  else
-    text += "ended with " + std::to_string(code);
+  if (!cause.empty()) text += cause;
+  else if (signal != 0) text += "was killed by signal " + std::to_string(signal);
+  else text += "ended with " + std::to_string(code);
   const std::string line = first_line(output);
   return line.empty() ? text : text + ": " + line;
 }

@@ -12,7 +12,7 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kHealthLineBytes = 200;    // of the line of output that becomes the reason; the rest is cut off
+inline constexpr std::size_t kHealthLineBytes = 200;     // of the line of output that becomes the reason; the rest is cut off
 inline constexpr std::size_t kHealthOutputBytes = 4096;  // of the output, from its beginning, in which that line is looked for
 // While the program keeps failing, the reason that all hosts show changes at most this often: the line may contain a
 // figure that changes.
@@ -41,7 +41,7 @@ std::string why_unfit(const HostCheck& check);
 class HostHealth {
  public:
   struct Change {
-    std::string reason;   // why the host is unfit from now on; "": it is fit
+    std::string reason;  // why the host is unfit from now on; "": it is fit
     // the host turned from fit to unfit or back; false: the reason changed, or is known for the first time
     bool turned = false;
   };

@@ -18,10 +18,8 @@ std::string problem_of(const std::string& what, const HookEnded& e) {
   const job::Exit& exit = e.exit;
   if (exit.success()) return "";
   std::string cause = exit.cause;
-  if (e.timed_out)
-    cause = "did not end within " + duration_text(kHostHookTime) + ", and was killed";
-  else if (!cause.empty())
-    cause = "could not be run: " + cause;
+  if (e.timed_out) cause = "did not end within " + duration_text(kHostHookTime) + ", and was killed";
+  else if (!cause.empty()) cause = "could not be run: " + cause;
   return why_failed(what, exit.code, exit.signal, cause, exit.stderr_tail);
 }
 
@@ -193,8 +191,8 @@ void HostHooks::run(Jobs::iterator it, Hook hook) {
 }
 
 void HostHooks::hook_ended(const HookEnded& e) {
-  const auto it = std::ranges::find_if(
-      jobs_, [&](const auto& entry) { return entry.second.hook != Hook::none && entry.second.token == e.token; });
+  const auto it =
+      std::ranges::find_if(jobs_, [&](const auto& entry) { return entry.second.hook != Hook::none && entry.second.token == e.token; });
   if (it == jobs_.end()) return;
   JobHere& here = it->second;
   const bool prolog = std::exchange(here.hook, Hook::none) == Hook::prolog;

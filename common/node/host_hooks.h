@@ -25,10 +25,10 @@
 
 namespace dtrain::node {
 
-inline constexpr Duration kHostHookTime = 5min;        // for one program; then it is killed and has failed
-inline constexpr Duration kHostHookDies = 10s;         // for a killed program; then it counts as one that cannot be killed
-inline constexpr Duration kEpilogAgainEvery = 1min;    // while the epilog fails
-inline constexpr std::size_t kHostHooksAtOnce = 8;     // programs of different jobs; further ones wait
+inline constexpr Duration kHostHookTime = 5min;      // for one program; then it is killed and has failed
+inline constexpr Duration kHostHookDies = 10s;       // for a killed program; then it counts as one that cannot be killed
+inline constexpr Duration kEpilogAgainEvery = 1min;  // while the epilog fails
+inline constexpr std::size_t kHostHooksAtOnce = 8;   // programs of different jobs; further ones wait
 // A job that is between two generations, and may come back to this host, keeps its epilog waiting for so long; the
 // epilog runs earlier if another job is to have its GPUs.
 inline constexpr Duration kEpilogHeldFor = 1min;
@@ -71,12 +71,12 @@ class HostHooks final : public StagingStep {
   };
   struct JobHere {
     Note note;
-    bool noted = false;           // the note is on the disk
-    std::uint64_t ticket = 0;     // of the note's write that is waited for; 0: none
+    bool noted = false;              // the note is on the disk
+    std::uint64_t ticket = 0;        // of the note's write that is waited for; 0: none
     std::set<AssignmentId> waiting;  // for the prolog, or for the end of an epilog
-    std::string said;             // what these wait for, as last reported
-    Hook hook = Hook::none;       // the program that runs
-    std::uint64_t token = 0;      // of the run; 0: none
+    std::string said;                // what these wait for, as last reported
+    Hook hook = Hook::none;          // the program that runs
+    std::uint64_t token = 0;         // of the run; 0: none
     Instant began{};
     bool stuck = false;           // the program was killed and does not die
     bool owed = false;            // the epilog failed and must run again

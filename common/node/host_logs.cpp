@@ -60,8 +60,7 @@ bool HostLogs::goes_on(const Log& log) const {
   return log.query.follow && job != nullptr && !is_over(*job);
 }
 
-void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller& caller, const wire::LogsRequest& query,
-                    JobId job) {
+void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller& caller, const wire::LogsRequest& query, JobId job) {
   const Key key{connection, request};
   if (logs_.contains(key))
     return reply_error(c_, connection, request,
@@ -69,8 +68,7 @@ void HostLogs::open(ConnectionId connection, std::uint64_t request, const Caller
                         "give each request of a connection a number of its own"});
   if (logs_.size() >= limits::kStreams)
     return reply_error(c_, connection, request,
-                       {ErrorCode::limit,
-                        "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
+                       {ErrorCode::limit, "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
                         "end some logs -f"});
   Log& log = logs_[key];
   log.job = job;
@@ -93,7 +91,7 @@ void HostLogs::note(const Key& key, std::string text) {
   reply(c_, key.connection, key.request, MessageType::log_chunk, chunk, false);
 }
 
-void HostLogs::tell_missed(const Key& key, Missed& missed, const std::string& cause) {
+void HostLogs::report_missed(const Key& key, Missed& missed, const std::string& cause) {
   if (!std::exchange(missed.told, true)) note(key, cause + "; the log goes on when that host is back, or where its tasks are begun anew");
 }
 
@@ -111,7 +109,7 @@ bool HostLogs::advance(const Key& key, Log& log) {
       c_.emit(CloseConnection{key.connection});  // because the client knows what it has printed
       return false;
     }
-    if (was_lost && what.needed) tell_missed(key, missed->second, away->message);
+    if (was_lost && what.needed) report_missed(key, missed->second, away->message);
     if (was_lost || log.asked.contains(host) || (log.idle.contains(host) && !what.needed)) continue;
     const auto part = relays_.open({key.connection, key.request, log.caller, MessageType::logs, wire::encode(log.query)}, host, false);
     if (part) {
@@ -122,7 +120,7 @@ bool HostLogs::advance(const Key& key, Log& log) {
       log.missed.erase(host);
       log.idle.erase(host);
     } else if (going_on && (part.error().code != ErrorCode::limit || !what.needed)) {
-      if (what.needed) tell_missed(key, log.missed[host], what.task + " cannot be followed: " + part.error().message);
+      if (what.needed) report_missed(key, log.missed[host], what.task + " cannot be followed: " + part.error().message);
       continue;
     } else if (what.needed && !log.failed) {
       log.failed = Error{part.error().code, could_not(log.query) + ": " + part.error().message, part.error().next};
@@ -145,12 +143,9 @@ bool HostLogs::advance(const Key& key, Log& log) {
 }
 
 void HostLogs::end(const Key& key, const Log& log) {
-  if (log.failed)
-    reply_error(c_, key.connection, key.request, *log.failed);
-  else if (log.refused && !log.any)
-    reply_error(c_, key.connection, key.request, *log.refused);
-  else
-    reply(c_, key.connection, key.request, MessageType::log_chunk, wire::LogChunk{});
+  if (log.failed) reply_error(c_, key.connection, key.request, *log.failed);
+  else if (log.refused && !log.any) reply_error(c_, key.connection, key.request, *log.refused);
+  else reply(c_, key.connection, key.request, MessageType::log_chunk, wire::LogChunk{});
   drop(logs_.find(key));
 }
 
@@ -168,7 +163,7 @@ void HostLogs::lose(const Key& key, Log& log, const NodeId& host, const Error& c
   }
   Missed& missed = log.missed[host];
   missed.lost = true;
-  if (is_needed) tell_missed(key, missed, cause.message);
+  if (is_needed) report_missed(key, missed, cause.message);
 }
 
 void HostLogs::refuse(Log& log, const NodeId& host, const Error& error) {
@@ -176,7 +171,7 @@ void HostLogs::refuse(Log& log, const NodeId& host, const Error& error) {
     if (!goes_on(log)) return;
     log.asked.erase(host);
     log.idle.insert(host);
-  // a host that never had the attempt is no failure while another host has it
+    // a host that never had the attempt is no failure while another host has it
   } else if (error.code != ErrorCode::not_found && !log.failed) {
     log.failed = error;
   }
@@ -191,19 +186,15 @@ void HostLogs::relay_ended(const RelayEnded& e) {
     if (host == c_.facts.id) streams_.closed(e.part);
     const Error cause{e.error.code, "host " + host_name(c_, host) + " " + e.error.message, e.error.next};
     switch (e.how) {
-      case RelayEnded::How::done:
-        log.any = true;
-        break;
+      case RelayEnded::How::done: log.any = true; break;
       case RelayEnded::How::refused:
         if (!log.refused) log.refused = e.error;
         refuse(log, host, e.error);
         break;
       case RelayEnded::How::lost:
         // The host has too many streams open; asked again at once, it would refuse again.
-        if (cause.code == ErrorCode::limit)
-          refuse(log, host, {cause.code, could_not(log.query) + ": " + cause.message, cause.next});
-        else
-          lose(key, log, host, cause);
+        if (cause.code == ErrorCode::limit) refuse(log, host, {cause.code, could_not(log.query) + ": " + cause.message, cause.next});
+        else lose(key, log, host, cause);
         break;
     }
     advance(key, log);

@@ -67,7 +67,7 @@ class HostLogs final : public Part {
   bool goes_on(const Log& log) const;
   // Opens the parts that are wanted and ends those that are over. Returns false if the log itself is gone.
   bool advance(const Key& key, Log& log);
-  void tell_missed(const Key& key, Missed& missed, const std::string& cause);
+  void report_missed(const Key& key, Missed& missed, const std::string& cause);
   void refuse(Log& log, const NodeId& host, const Error& error);
   void lose(const Key& key, Log& log, const NodeId& host, const Error& cause);
   void end(const Key& key, const Log& log);

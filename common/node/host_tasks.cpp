@@ -45,15 +45,21 @@ class EffectActions final : public task::HostActions {
 }  // namespace
 
 HostTasks::HostTasks(Context& context, Staging& staging, Proposals& proposals, Leases& leases, Streams& streams, const HostFitness& fitness)
-    : Part(Runs::with_disk), c_(context), staging_(staging), proposals_(proposals), leases_(leases), streams_(streams), fitness_(fitness),
+    : Part(Runs::with_disk),
+      c_(context),
+      staging_(staging),
+      proposals_(proposals),
+      leases_(leases),
+      streams_(streams),
+      fitness_(fitness),
       actions_(std::make_unique<EffectActions>(context, staging)) {}
 
 void HostTasks::start(const Started& e) {
   CHECK(!tasks_);
   for (const JobId id : c_.ledger.take_forgotten()) remove_files(id, JobFiles::logs);
   c_.ledger.take_touched();
-  tasks_.emplace(
-      task::HostContext{c_.facts.name, c_.facts.task_interface, c_.options.pass_env, c_.options.lease, false, c_.facts.cpus}, *actions_);
+  tasks_.emplace(task::HostContext{c_.facts.name, c_.facts.task_interface, c_.options.pass_env, c_.options.lease, false, c_.facts.cpus},
+                 *actions_);
   tasks_->broken_rule = c_.options.broken_rule;
   c_.host = &*tasks_;
   for (const auto& shim : e.shims) {
@@ -74,7 +80,7 @@ void HostTasks::tick() {
   if (c_.current && !stopping_) tasks_->tick(c_.now.boot);
 }
 
-void HostTasks::follow_log() {
+void HostTasks::log_advanced() {
   answer_leases();
   report();
 }
@@ -118,10 +124,8 @@ void HostTasks::signal(JobId id) {
   const job::SignalBeforeDeadline& warning = *job->spec.policy.signal_before_deadline;
   for (const auto& [task, t] : job->tasks)
     if (t.pid != 0 && t.place.node == c_.facts.id)
-      c_.emit(SignalTask{{id, job->generation, task},
-                        warning.signal,
-                        job->spec.roles.at(task.role).signal_to == job::SignalTo::all,
-                        warning.before});
+      c_.emit(SignalTask{
+          {id, job->generation, task}, warning.signal, job->spec.roles.at(task.role).signal_to == job::SignalTo::all, warning.before});
 }
 
 // Turns observations into one report; removes the files of forgotten jobs once nothing of them runs.
@@ -206,8 +210,7 @@ void HostTasks::notified(const Notified& e) {
 }
 
 void HostTasks::files_removed(const JobFilesRemoved& e) {
-  if (!e.result)
-    c_.log.write(LogLevel::warn, "files.not-removed", {{"job", std::to_string(e.job)}, {"cause", e.result.error().text()}});
+  if (!e.result) c_.log.write(LogLevel::warn, "files.not-removed", {{"job", std::to_string(e.job)}, {"cause", e.result.error().text()}});
 }
 
 // ---------------------------------------------------------------- leases
@@ -224,8 +227,7 @@ void HostTasks::lease_asked(const LeaseAsked& e) {
 }
 
 void HostTasks::lease_froze(const LeaseFroze& e) {
-  c_.log.write(LogLevel::warn, e.frozen ? "lease.frozen" : "lease.thawed",
-              {{"task", e.id.text()}, {"attempt", std::to_string(e.attempt)}});
+  c_.log.write(LogLevel::warn, e.frozen ? "lease.frozen" : "lease.thawed", {{"task", e.id.text()}, {"attempt", std::to_string(e.attempt)}});
   streams_.changed(e.id.job);
   with_task(e.id, [&](task::Task& t) { t.lease_froze(c_.now.boot, e.attempt, e.frozen); });
 }

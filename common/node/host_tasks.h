@@ -33,8 +33,8 @@ class HostTasks final : public Part {
   std::vector<std::pair<AssignmentId, AttemptNumber>> running() const { return tasks_ ? tasks_->running() : decltype(running()){}; }
 
   // ---- the ledger
-  void give_orders(JobId id);  // recomputes the orders of one job for this host
-  void signal(JobId id);       // signalBeforeDeadline: sends the signal to the tasks that run here
+  void give_orders(JobId id);                   // recomputes the orders of one job for this host
+  void signal(JobId id);                        // signalBeforeDeadline: sends the signal to the tasks that run here
   void remove_files(JobId id, JobFiles files);  // once nothing of the job runs here
   // To be called before the ledger is given up: its jobs count as found at a start.
   void remember_jobs();
@@ -62,7 +62,7 @@ class HostTasks final : public Part {
   void watch_word();
   void take_from_staging();  // reasons and ends
 
-  void follow_log() override;
+  void log_advanced() override;
   Instant deadline() const override;
   void tick() override;
 

@@ -15,7 +15,7 @@ constexpr Duration kStaysBack = 10s;
 constexpr Duration kTryAgain = 200ms;
 // A host that is up and was given tasks must have begun to copy the log after this time, or it counts as lost: the
 // log does not reach it, or its disk fails. Longer than a snapshot takes, and longer than following a newer history
-// takes (raft::Options). If more hosts need a snapshot than are sent one at a time, the time counts from the host's
+// takes (raft::RaftOptions). If more hosts need a snapshot than are sent one at a time, the time counts from the host's
 // turn; while it waits for its turn, from when another host's copy arrived last.
 constexpr Duration kCopyWithin = 1min;
 
@@ -77,10 +77,8 @@ void HostWatch::came_back(const NodeId& id) {
 // that it is staged. What began there in an older history, and must not run twice, is kept by the ledger (Ledger::heard).
 Instant HostWatch::watch_copy(const NodeId& id, const std::string& name, bool waits) {
   WithoutCopy& without = without_copy_.try_emplace(id, WithoutCopy{c_.now.boot}).first->second;
-  if (waits)
-    without.since = std::max(without.since, copy_came_);
-  else if (without.waits)
-    without.since = c_.now.boot;
+  if (waits) without.since = std::max(without.since, copy_came_);
+  else if (without.waits) without.since = c_.now.boot;
   without.waits = waits;
   const Instant due = without.since + kCopyWithin;
   if (losing_.contains(id) || c_.ledger.state().lost.contains(id)) return kNever;

@@ -17,8 +17,9 @@ std::optional<job::JobSpec> JobRequests::checked_spec(const Request& e, const st
   if (callers_.refuse_user(e, caller)) return std::nullopt;
   auto spec = wire::decode_strictly<job::JobSpec>(bytes);
   if (!spec) {
-    reply_error(c_, e, {ErrorCode::invalid, "could not read the job's description: " + spec.error().message,
-                        "this host's dtrain may be older than dtrainctl: dtrainctl version says both"});
+    reply_error(c_, e,
+                {ErrorCode::invalid, "could not read the job's description: " + spec.error().message,
+                 "this host's dtrain may be older than dtrainctl: dtrainctl version says both"});
     return std::nullopt;
   }
   const auto errors = job::validate(*spec);
@@ -90,12 +91,14 @@ void JobRequests::action(const Request& e, const wire::ActionRequest& q, const C
     const auto dash = q.task.rfind('-');
     const auto task = std::ranges::find_if(job->tasks, [&](const auto& t) { return t.first.text() == q.task; });
     if (dash == std::string::npos || task == job->tasks.end())
-      return reply_error(c_, e, {ErrorCode::not_found, "could not restart task " + q.task + ": job " + q.job + " has no such task",
-                                 "dtrainctl tasks " + q.job});
+      return reply_error(
+          c_, e,
+          {ErrorCode::not_found, "could not restart task " + q.task + ": job " + q.job + " has no such task", "dtrainctl tasks " + q.job});
     // A host that is away carries out no action.
     if (const auto away = relays_.away(task->second.place.node); away && !task->second.ended && q.action == wire::Action::restart)
-      return reply_error(c_, e, {ErrorCode::refused, "could not restart task " + q.task + ": " + away->message,
-                                 "dtrainctl describe job " + q.job + " says what becomes of it"});
+      return reply_error(c_, e,
+                         {ErrorCode::refused, "could not restart task " + q.task + ": " + away->message,
+                          "dtrainctl describe job " + q.job + " says what becomes of it"});
     a.task = task->first;
   }
   if (q.action == wire::Action::scale) {
@@ -106,9 +109,9 @@ void JobRequests::action(const Request& e, const wire::ActionRequest& q, const C
       role->second.replicas = q.replicas;
       const auto errors = job::validate(scaled);
       if (!errors.empty())
-        return reply_error(c_, e, {ErrorCode::invalid,
-                                   "could not scale job " + q.job + ": " + errors.front().path + ": " + errors.front().message,
-                                   errors.front().next});
+        return reply_error(c_, e,
+                           {ErrorCode::invalid, "could not scale job " + q.job + ": " + errors.front().path + ": " + errors.front().message,
+                            errors.front().next});
     }
   }
   if (const Status may = versions_.may_propose(wire::needed_version(a), "could not " + word + " job " + q.job); !may)

@@ -17,7 +17,12 @@ class JobRequests {
  public:
   JobRequests(Context& context, Callers& callers, ClientCommands& commands, PackageRequests& packages, const Coordinator& coordinator,
               const LedgerVersions& versions, const Relays& relays)
-      : c_(context), callers_(callers), commands_(commands), packages_(packages), coordinator_(coordinator), versions_(versions),
+      : c_(context),
+        callers_(callers),
+        commands_(commands),
+        packages_(packages),
+        coordinator_(coordinator),
+        versions_(versions),
         relays_(relays) {}
 
   void submit(const Request& e, const wire::SubmitRequest& q, const Caller& caller);

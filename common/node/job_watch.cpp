@@ -52,9 +52,9 @@ void JobWatch::watch_run(const JobRecord& job, WatchedJob& soft) {
   if (!job.run_started || job.goal != cluster::Goal::run) return;
   if (due(soft, *job.run_started + *limit)) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*limit).count();
-    return jobs_.propose(soft, job.id, CommandType::finish,
-                         cluster::FinishJob{job.id, cluster::JobState::failed,
-                                            "activeDeadlineSeconds of " + std::to_string(seconds) + " is over"});
+    return jobs_.propose(
+        soft, job.id, CommandType::finish,
+        cluster::FinishJob{job.id, cluster::JobState::failed, "activeDeadlineSeconds of " + std::to_string(seconds) + " is over"});
   }
   const auto warning = job.spec.policy.signal_before_deadline;
   if (warning && !job.signalled && due(soft, *job.run_started + *limit - warning->before))
@@ -80,8 +80,7 @@ void JobWatch::watch_doubt(const JobRecord& job, WatchedJob& soft) {
   const Instant settled = std::max(jobs_.at(*job.doubted), all_there_since) + kDoubtFor;
   if (settled <= c_.now.boot)
     jobs_.propose(soft, job.id, CommandType::finish, cluster::FinishJob{job.id, cluster::JobState::failed, job.doubt});
-  else
-    soft.look_by(std::min(settled, c_.now.boot + kLookEvery));
+  else soft.look_by(std::min(settled, c_.now.boot + kLookEvery));
 }
 
 // A job stands still from the moment when a task of it must be frozen, long before its host is given up, until all

@@ -40,7 +40,7 @@ void Leases::end() {
   placed_.clear();
 }
 
-void Leases::follow(JobId id) {
+void Leases::job_changed(JobId id) {
   const cluster::JobRecord* job = c_.ledger.find(id);
   std::map<AssignmentId, NodeId> there;
   if (job != nullptr)
@@ -56,10 +56,8 @@ void Leases::follow(JobId id) {
   if (known != placed_.end())
     for (const auto& [assignment, node] : known->second)
       if (!there.contains(assignment)) grants_.removed(assignment);
-  if (!there.empty())
-    placed_[id] = std::move(there);
-  else if (known != placed_.end())
-    placed_.erase(known);
+  if (!there.empty()) placed_[id] = std::move(there);
+  else if (known != placed_.end()) placed_.erase(known);
 }
 
 void Leases::requested(const MemberId& host, const wire::LeaseRequest& request) {
@@ -71,10 +69,8 @@ void Leases::requested(const MemberId& host, const wire::LeaseRequest& request) 
 
 void Leases::answered(const raft::Answer& answer) {
   cluster::LeaseOutputs out;
-  if (answer.refusal == raft::Refusal::none && c_.serving)
-    grants_.round_done(c_.now.boot, answer.number, out);
-  else
-    grants_.round_lost(answer.number, out);
+  if (answer.refusal == raft::Refusal::none && c_.serving) grants_.round_done(c_.now.boot, answer.number, out);
+  else grants_.round_lost(answer.number, out);
   settle(out);
 }
 
@@ -85,8 +81,7 @@ void Leases::settle(cluster::LeaseOutputs& out) {
     if (of.host == c_.replicated->raft().id()) {
       answers_.push_back({of.id, of.nonce, answer.granted, epoch});
     } else if (const auto member = c_.members->table().find(of.host)) {
-      c_.emit(SendLog{member->identity->address, of.host, c_.members->header(),
-                      wire::LeaseAnswer{of.id, of.nonce, answer.granted, epoch}});
+      c_.emit(SendLog{member->identity->address, of.host, c_.members->header(), wire::LeaseAnswer{of.id, of.nonce, answer.granted, epoch}});
     }
   }
   if (out.begin_round != 0) c_.replicated->step(c_.now.boot, raft::ReadAsked{out.begin_round});
@@ -118,10 +113,8 @@ Leases::Frozen Leases::frozen(JobId id) const {
     if (t.lease == 0ns || (t.state != job::TaskState::running && !t.lease_frozen)) continue;
     const cluster::Renewed renewed = grants_.renewed(assignment);
     found.none = found.none && renewed.granted && renewed.until > c_.now.boot;
-    if (renewed.until > c_.now.boot)
-      found.next = std::min(found.next, renewed.until);
-    else if (!found.one)
-      found.one = assignment;
+    if (renewed.until > c_.now.boot) found.next = std::min(found.next, renewed.until);
+    else if (!found.one) found.one = assignment;
   }
   return found;
 }
@@ -130,10 +123,8 @@ void Leases::decide(const NodeId& host, bool decided) {
   for (const auto& [id, placed] : placed_)
     for (const auto& [assignment, node] : placed) {
       if (node != host) continue;
-      if (decided)
-        grants_.decided(assignment);
-      else
-        grants_.restored(assignment);
+      if (decided) grants_.decided(assignment);
+      else grants_.restored(assignment);
     }
 }
 

@@ -35,12 +35,12 @@ class Leases {
 
   // ---- while this node coordinates
   //
-  // After begin(), follow() must be called for every job of the ledger.
+  // After begin(), job_changed() must be called for every job of the ledger.
   void begin();
   void end();
-  void follow(JobId id);
+  void job_changed(JobId id);
   void requested(const MemberId& host, const wire::LeaseRequest& request);
-  // The answer to a round. follow() must have been called for all that the previous step applied.
+  // The answer to a round. job_changed() must have been called for all that the previous step applied.
   void answered(const raft::Answer& answer);
   // The instant from which on nothing that this absent host had under leases can run; kNever: it had nothing under a
   // lease, or reported the end of all of it.

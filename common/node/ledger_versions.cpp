@@ -10,9 +10,7 @@ namespace {
 
 constexpr std::size_t kNamed = 5;  // hosts named in a message
 
-std::uint32_t known_by(const gossip::MemberView* member) {
-  return (member == nullptr ? CouncilFact{} : council_fact_of(*member)).knows;
-}
+std::uint32_t known_by(const gossip::MemberView* member) { return (member == nullptr ? CouncilFact{} : council_fact_of(*member)).knows; }
 
 }  // namespace
 
@@ -28,7 +26,7 @@ std::uint32_t LedgerVersions::coming() const {
   return c_.serving && epoch_ == c_.replicated->epoch() ? std::max(version, raised_) : version;
 }
 
-void LedgerVersions::follow_log() {
+void LedgerVersions::log_advanced() {
   if (!c_.replicated || c_.storage_failed) return;
   if (next_ > c_.now.boot && !touched_) return;
   touched_ = false;

@@ -19,7 +19,7 @@ class LedgerVersions final : public Part {
   explicit LedgerVersions(Context& context) : Part(Runs::with_log), c_(context) {}
 
   void members_changed() override { touch(); }
-  void follow_log() override;
+  void log_advanced() override;
   Instant deadline() const override { return next_; }
   // To be called when the members' facts may have changed.
   void touch() { touched_ = true; }

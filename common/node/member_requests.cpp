@@ -38,8 +38,7 @@ void MemberRequests::closed(ConnectionId connection) {
   std::erase_if(leaving_, [&](const Leaving& l) { return l.connection == connection; });
   for (Recovering& r : recovering_)
     if (r.connection == connection) r.connection = 0;  // the recovery is carried out all the same
-  if (std::erase_if(departures_, [&](const Departure& d) { return d.connection == connection; }) != 0)
-    seats_.leave(!departures_.empty());
+  if (std::erase_if(departures_, [&](const Departure& d) { return d.connection == connection; }) != 0) seats_.leave(!departures_.empty());
 }
 
 void MemberRequests::storage_failed(const Error& error) {
@@ -49,16 +48,17 @@ void MemberRequests::storage_failed(const Error& error) {
                   {ErrorCode::unavailable, "could not make the new history durable: " + error.message, error.next});
 }
 
-void MemberRequests::follow_log() {
+void MemberRequests::log_advanced() {
   drive_departure();
   drive_recovery();
 }
 
 void MemberRequests::form(const Request& e, const wire::FormRequest& q, const Caller& caller) {
   if (q.without.size() > wire::kMostFounders)
-    return reply_error(c_, e, {ErrorCode::limit,
-                               "could not form a cluster: more than " + std::to_string(wire::kMostFounders) + " founders are named",
-                               "name those that will not come"});
+    return reply_error(
+        c_, e,
+        {ErrorCode::limit, "could not form a cluster: more than " + std::to_string(wire::kMostFounders) + " founders are named",
+         "name those that will not come"});
   if (const Status wished = c_.forming->form_without(q.without); !wished) return reply_error(c_, e, wished.error());
   std::string without;
   for (const std::string& name : q.without) without += (without.empty() ? "without " : ", ") + name;
@@ -71,9 +71,10 @@ void MemberRequests::recover_quorum(const Request& e, const wire::RecoverRequest
   if (!view) return reply_error(c_, e, view.error());
   if (const Duration left = started_ + kHeardWithin - c_.now.boot; left > 0ns) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left).count() + 1;
-    return reply_error(c_, e, {ErrorCode::refused,
-                               "could not recover the quorum: this agent has just started, and may not have heard yet who is alive",
-                               "try again in " + std::to_string(seconds) + " s"});
+    return reply_error(
+        c_, e,
+        {ErrorCode::refused, "could not recover the quorum: this agent has just started, and may not have heard yet who is alive",
+         "try again in " + std::to_string(seconds) + " s"});
   }
   if (!q.go) return reply(c_, e, MessageType::recovery, *view);
   c_.replicated->step(c_.now.boot, raft::Recover{{c_.rng.next(), c_.rng.next() | 1}});
@@ -89,12 +90,12 @@ void MemberRequests::drive_recovery() {
   for (Recovering& r : std::exchange(recovering_, {})) {
     std::string lost;
     for (const std::string& name : r.view.lost) lost += (lost.empty() ? "" : ", ") + name;
-    c_.members->tell("council.recovered",
-                     "by uid " + std::to_string(r.caller.uid) + ": history " + std::to_string(r.view.new_history) +
-                         " begins behind entry " + std::to_string(r.view.index) + " of term " + std::to_string(r.view.term) +
-                         " of history " + std::to_string(r.view.history) + "; voters lost: " + lost);
-    callers_.audit(MessageType::recover_quorum, r.caller, "recover-quorum", c_.facts.name,
-                   "history " + std::to_string(r.view.new_history), {{"node", c_.facts.name}});
+    c_.members->tell("council.recovered", "by uid " + std::to_string(r.caller.uid) + ": history " + std::to_string(r.view.new_history) +
+                                              " begins behind entry " + std::to_string(r.view.index) + " of term " +
+                                              std::to_string(r.view.term) + " of history " + std::to_string(r.view.history) +
+                                              "; voters lost: " + lost);
+    callers_.audit(MessageType::recover_quorum, r.caller, "recover-quorum", c_.facts.name, "history " + std::to_string(r.view.new_history),
+                   {{"node", c_.facts.name}});
     r.view.epoch = c_.ledger.state().epoch;
     if (r.connection != 0) reply(c_, r.connection, r.request, MessageType::recovery, r.view);
   }
@@ -149,8 +150,7 @@ void MemberRequests::drive_departure() {
 void MemberRequests::saved(const MembersSaved& e) {
   std::erase_if(leaving_, [&](const Leaving& l) {
     if (l.ticket > e.ticket) return false;
-    if (e.result)
-      reply(c_, l.connection, l.request, MessageType::ok, wire::Empty{});
+    if (e.result) reply(c_, l.connection, l.request, MessageType::ok, wire::Empty{});
     else
       reply_error(c_, l.connection, l.request,
                   {ErrorCode::io, "could not make the departure durable: " + e.result.error().message,
@@ -171,8 +171,8 @@ void MemberRequests::drain(const Request& e, const wire::DrainRequest& q, const 
     return refused(ErrorCode::limit, "the reason is longer than " + std::to_string(wire::kDrainReasonBytes) + " bytes", "say it shorter");
   if (q.deadline_ms < 0) return refused(ErrorCode::invalid, "its deadline lies in the past", "give a time span such as 30m");
   if (!commands_.room(e)) return;
-  const cluster::DrainHost command{host->id, host->name, q.reason, caller.user, q.on, std::chrono::milliseconds(q.deadline_ms),
-                                   callers_.asker(caller)};
+  const cluster::DrainHost command{
+      host->id, host->name, q.reason, caller.user, q.on, std::chrono::milliseconds(q.deadline_ms), callers_.asker(caller)};
   commands_.pend(commands_.add(cluster::CommandType::drain_host, command), e, wire::MessageType::drain, caller);
 }
 

@@ -31,7 +31,7 @@ class MemberRequests final : public Part {
   void closed(ConnectionId connection) override;
   // A node that waits to leave does so as soon as the cluster can do without it, and
   // recover-quorum is answered once this node coordinates in the new history.
-  void follow_log() override;
+  void log_advanced() override;
   Instant deadline() const override { return departures_.empty() ? kNever : departures_.front().until; }
 
  private:

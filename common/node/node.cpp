@@ -15,20 +15,20 @@ constexpr std::size_t kEarlyEvents = 65'536;
 
 // Returns the assignment that a shim's event belongs to; nullptr for any other event.
 const AssignmentId* shim_of(const Event& event) {
-  return std::visit([](const auto& e) -> const AssignmentId* {
-    using E = std::decay_t<decltype(e)>;
-    if constexpr (std::is_same_v<E, AttemptStarted> || std::is_same_v<E, AttemptExited> || std::is_same_v<E, ShimGone> ||
-                  std::is_same_v<E, LeaseFroze> || std::is_same_v<E, Notified>)
-      return &e.id;
-    else
-      return nullptr;
-  }, event);
+  return std::visit(
+      [](const auto& e) -> const AssignmentId* {
+        using E = std::decay_t<decltype(e)>;
+        if constexpr (std::is_same_v<E, AttemptStarted> || std::is_same_v<E, AttemptExited> || std::is_same_v<E, ShimGone> ||
+                      std::is_same_v<E, LeaseFroze> || std::is_same_v<E, Notified>)
+          return &e.id;
+        else return nullptr;
+      },
+      event);
 }
 
 }  // namespace
 
-Node::Node(Options options, Rng rng, Log& log)
-    : impl_(std::make_unique<Impl>(std::move(options), rng, log)) {}
+Node::Node(NodeOptions options, Rng rng, Log& log) : impl_(std::make_unique<Impl>(std::move(options), rng, log)) {}
 Node::~Node() = default;
 
 void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
@@ -40,9 +40,9 @@ void Node::step(Now now, const Event& event, std::vector<Effect>& out) {
   impl_->watch_quorum();
   impl_->handle(event);
   impl_->drive_parts();
-  impl_->follow_log();
-  impl_->follow_forming();
-  impl_->tell_members();
+  impl_->log_advanced();
+  impl_->take_what_is_formed();
+  impl_->pass_on_members();
   for (Part* part : impl_->parts)
     if (impl_->runs(*part)) part->end_turn();
   impl_->c.out = nullptr;
@@ -59,9 +59,7 @@ Instant Node::deadline() const {
   return next;
 }
 
-std::string Node::status_line() const {
-  return node::status_line(impl_->c);
-}
+std::string Node::status_line() const { return node::status_line(impl_->c); }
 
 bool Node::among_others() const {
   const auto counts = impl_->c.members->table().counts();
@@ -72,29 +70,17 @@ bool Node::may_have_package(ConnectionId connection, const std::string& digest) 
   return impl_->package_requests.may_have(connection, digest);
 }
 
-ConnectionId Node::next_connection() {
-  return impl_->c.connections.next();
-}
+ConnectionId Node::next_connection() { return impl_->c.connections.next(); }
 
-std::size_t Node::own_connections() const {
-  return impl_->c.connections.own();
-}
+std::size_t Node::own_connections() const { return impl_->c.connections.own(); }
 
-std::string Node::ledger_bytes() const {
-  return impl_->c.ledger.snapshot();
-}
+std::string Node::ledger_bytes() const { return impl_->c.ledger.snapshot(); }
 
-const cluster::Ledger& Node::ledger() const {
-  return impl_->c.ledger;
-}
+const cluster::Ledger& Node::ledger() const { return impl_->c.ledger; }
 
-std::uint64_t Node::ledger_index() const {
-  return impl_->c.holds_ledger() ? impl_->c.ledger.state().applied : 0;
-}
+std::uint64_t Node::ledger_index() const { return impl_->c.holds_ledger() ? impl_->c.ledger.state().applied : 0; }
 
-bool Node::coordinates() const {
-  return impl_->c.serving;
-}
+bool Node::coordinates() const { return impl_->c.serving; }
 
 void Node::Impl::start(const Started& e) {
   c.facts = e.facts;
@@ -132,7 +118,7 @@ void Node::Impl::deliver() {
     c.later.pop_front();
     decide(event);
   }
-  for (const std::string& problem : host_hooks.take_problems()) fitness.tell_sick(problem);
+  for (const std::string& problem : host_hooks.take_problems()) fitness.report_sick(problem);
 }
 
 // Whose question about checkpoints was answered; nullptr: nobody's who still wants to know. Nobody asked where a directory changed, or a
@@ -153,7 +139,7 @@ void Node::Impl::ask_for_current() {
 }
 
 // Announces this node's facts once the step's decisions are made, and sends events about the others to followers.
-void Node::Impl::tell_members() {
+void Node::Impl::pass_on_members() {
   members.announce([this] { return tasks.running(); });
   if (members.take_facts_changed()) copy_check.touch();
   const auto& events = members.local_events();
@@ -167,24 +153,19 @@ void Node::Impl::tell_members() {
 // clients that concern only this node's disk. Bounded, because a shim sends little and the control server limits
 // connections and frames; texts beyond kEarlyEvents are dropped.
 void Node::Impl::handle(const Event& event) {
-  const bool storage = std::holds_alternative<Started>(event) || std::holds_alternative<Persisted>(event) ||
-                       std::holds_alternative<PersistFailed>(event);
-  const bool connection =
-      std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
+  const bool storage =
+      std::holds_alternative<Started>(event) || std::holds_alternative<Persisted>(event) || std::holds_alternative<PersistFailed>(event);
+  const bool connection = std::holds_alternative<ConnectionOpened>(event) || std::holds_alternative<ConnectionClosed>(event);
   // Events of other members do not wait for this node's disk.
-  const bool of_members = std::holds_alternative<NetworkUp>(event) ||
-                          std::holds_alternative<Gossiped>(event) ||
-                          std::holds_alternative<LogReceived>(event) ||
-                          std::holds_alternative<FormationReceived>(event) ||
-                          std::holds_alternative<RelayReceived>(event) ||
-                          std::holds_alternative<RelayEnded>(event) ||
-                          std::holds_alternative<RelayAnswered>(event) ||
-                          std::holds_alternative<MembersSaved>(event) || std::holds_alternative<Examined>(event) ||
-                          std::holds_alternative<GpusSampled>(event) || std::holds_alternative<GpuFaulted>(event) ||
-                          std::holds_alternative<HostChecked>(event) || std::holds_alternative<DiskLooked>(event) ||
-                          std::holds_alternative<GpuHoldersFound>(event) ||
-                          std::holds_alternative<HookEnded>(event) ||
-                          std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
+  const bool of_members = std::holds_alternative<NetworkUp>(event) || std::holds_alternative<Gossiped>(event) ||
+                          std::holds_alternative<LogReceived>(event) || std::holds_alternative<FormationReceived>(event) ||
+                          std::holds_alternative<RelayReceived>(event) || std::holds_alternative<RelayEnded>(event) ||
+                          std::holds_alternative<RelayAnswered>(event) || std::holds_alternative<MembersSaved>(event) ||
+                          std::holds_alternative<Examined>(event) || std::holds_alternative<GpusSampled>(event) ||
+                          std::holds_alternative<GpuFaulted>(event) || std::holds_alternative<HostChecked>(event) ||
+                          std::holds_alternative<DiskLooked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
+                          std::holds_alternative<HookEnded>(event) || std::holds_alternative<Tick>(event) ||
+                          std::holds_alternative<Stopping>(event);
   // Until there are orders again, shims of an earlier life of the agent belong to no task here; also while there is
   // no ledger, because another history's is about to come.
   const AssignmentId* told_by = shim_of(event);
@@ -259,8 +240,7 @@ void Node::Impl::decide(const Event& event) {
       if (n.c.storage_failed) return;  // what cannot be stored is not acted on
       if (Part* part = n.c.tickets.take(e.token)) return part->hook_ended(e);
       if (!e.exit.success())
-        n.c.log.write(LogLevel::warn, "hook.failed",
-                      {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
+        n.c.log.write(LogLevel::warn, "hook.failed", {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
     }
     void operator()(const NetworkUp&) {
       n.members.network_up();
@@ -308,8 +288,7 @@ void Node::Impl::decide(const Event& event) {
       n.tasks.stop();
       n.c.log.write(LogLevel::info, "agent.stopping", {{"node", n.c.facts.name}});
       // The remaining voters then elect at once instead of waiting for this node's silence to be noticed.
-      if (n.c.serving && !n.c.storage_failed && !n.c.replicated->alone())
-        n.c.replicated->step(n.c.now.boot, raft::TransferAsked{});
+      if (n.c.serving && !n.c.storage_failed && !n.c.replicated->alone()) n.c.replicated->step(n.c.now.boot, raft::TransferAsked{});
       n.members.stop();
     }
   };

@@ -20,11 +20,11 @@ class Ledger;
 
 namespace dtrain::node {
 
-struct Options {
+struct NodeOptions {
   std::string cluster_name;
   std::string cluster_id;
   std::string version;
-  bool allow_root = false;      // uid 0 may submit
+  bool allow_root = false;  // uid 0 may submit
   Access access;
   std::uint32_t agent_uid = 0;  // not 0: the agent can run jobs only as this user
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
@@ -34,20 +34,20 @@ struct Options {
   Duration lease = 10s;                         // timing.lease
   // timing.agentGrace: how long leased tasks of a host whose agent is down wait for the agent
   Duration agent_grace = 30s;
-  Duration restore_wait = 10min;                // timing.restoreWait: how long a job waits for hosts that have its newest checkpoint
-  KeepFree keep_free{0, 0};                     // storage.minFree: with less free space this host takes no new tasks; 0: no minimum
-  std::uint64_t snapshot_every = 4096;          // entries between snapshots of the ledger
-  std::uint64_t compare_every = 1024;           // entries between comparisons of its copies (node/copy_check.h)
+  Duration restore_wait = 10min;        // timing.restoreWait: how long a job waits for hosts that have its newest checkpoint
+  KeepFree keep_free{0, 0};             // storage.minFree: with less free space this host takes no new tasks; 0: no minimum
+  std::uint64_t snapshot_every = 4096;  // entries between snapshots of the ledger
+  std::uint64_t compare_every = 1024;   // entries between comparisons of its copies (node/copy_check.h)
   // newest version of the ledger that the program knows; differs only in tests of upgrades
   std::uint32_t ledger_knows = cluster::kNewestVersion;
-  bool packages_are_given = false;              // in simulations, which have no uploads: a user may use any package
+  bool packages_are_given = false;  // in simulations, which have no uploads: a user may use any package
   // --break: switches one protocol rule off, to show that the simulator notices. Empty in production.
   BrokenRule broken_rule{};
 };
 
 class Node {
  public:
-  Node(Options options, Rng rng, Log& log);
+  Node(NodeOptions options, Rng rng, Log& log);
   ~Node();
   // Never blocks, never throws. Effects are appended in the order in which they must be performed.
   // The first event is Started, once.

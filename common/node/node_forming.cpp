@@ -41,7 +41,7 @@ void Node::Impl::replace_log(raft::Stored stored) {
 }
 
 // To be called at the end of a step. A log's first committed entries are its founding and the first leader's own.
-void Node::Impl::follow_forming() {
+void Node::Impl::take_what_is_formed() {
   if (forming.settled() || c.storage_failed) return;
   if (forming.begun()) {
     if (!forming.log_changes() && c.replicated->raft().commit() > 1) forming.established();

@@ -49,7 +49,7 @@
 namespace dtrain::node {
 
 struct Node::Impl {
-  Impl(Options options, Rng rng, Log& log)
+  Impl(NodeOptions options, Rng rng, Log& log)
       : c(std::move(options), rng, log),
         members(c),
         forming(c),
@@ -147,11 +147,11 @@ struct Node::Impl {
                                  &forming};
   HostFitness fitness;
   HostTasks tasks;
-  std::vector<Event> early;         // events that arrived before the ledger was current here
-  bool asked_for_current = false;   // a report of this life was sent for that purpose
-  std::uint64_t current_from = 0;   // number of that report: an older report of this life may stand in a log that began anew
-  std::uint64_t ticket = 0;         // of the log's Persist in flight; 0: none
-  std::uint64_t log_token = 0;      // the log's own number for it
+  std::vector<Event> early;            // events that arrived before the ledger was current here
+  bool asked_for_current = false;      // a report of this life was sent for that purpose
+  std::uint64_t current_from = 0;      // number of that report: an older report of this life may stand in a log that began anew
+  std::uint64_t ticket = 0;            // of the log's Persist in flight; 0: none
+  std::uint64_t log_token = 0;         // the log's own number for it
   std::vector<raft::Send> held_sends;  // messages that may be sent only once that Persist is durable
   // first messages of this life, to members whose addresses Raft does not know yet; at most kEarlyHellos
   std::map<MemberId, raft::Send> early_hellos;
@@ -159,21 +159,21 @@ struct Node::Impl {
   std::uint64_t life = 0;
   // index of the entry that makes this node coordinator once it is applied; 0: none is proposed
   std::uint64_t own_entry = 0;
-  std::uint64_t own_term = 0;          // term of that entry
-  bool quorum_lost = false;        // that was reported
-  bool stopped_reading = false;    // this node's program cannot read on in the log, and that was reported
-  Instant last_entry{};            // when a leader last sent this learner anything, a heartbeat included
-  Instant next_copy_look{};        // when to check next whether the log goes on without this learner
-  std::uint64_t told_local = 0;    // number of the newest event of this node that followers were sent
+  std::uint64_t own_term = 0;    // term of that entry
+  bool quorum_lost = false;      // that was reported
+  bool stopped_reading = false;  // this node's program cannot read on in the log, and that was reported
+  Instant last_entry{};          // when a leader last sent this learner anything, a heartbeat included
+  Instant next_copy_look{};      // when to check next whether the log goes on without this learner
+  std::uint64_t told_local = 0;  // number of the newest event of this node that followers were sent
 
   void start(const Started& e);
   void start_ledger(const Started& e);
   void open_log(raft::Stored stored, std::optional<MemberId> found);
-  void tell_members();
-  void follow_log();
+  void pass_on_members();
+  void log_advanced();
   void formation_durable(const cluster::formation::Persist& done);
   void replace_log(raft::Stored stored);
-  void follow_forming();
+  void take_what_is_formed();
   bool may_hear(const gossip::Input& input) const;
   void take_outputs(raft::Outputs out);
   void install(const raft::StoredSnapshot& snapshot);

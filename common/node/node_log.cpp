@@ -18,19 +18,19 @@ constexpr std::size_t kBeforeOffice = 256;
 // Longer than a dead coordinator is taken to be alive, and longer than it takes to elect another one that adds this node.
 constexpr Duration kLetGoAfter = 15s;
 constexpr Duration kQuorumLostAfter = 10s;  // longer than an election, and than the elections of a cluster that begins
-constexpr Duration kLookForLeader = 1s;  // how often to look for one among all members meanwhile
+constexpr Duration kLookForLeader = 1s;     // how often to look for one among all members meanwhile
 // Beyond, a Hello is lost like any message, and the log sends it again.
 constexpr std::size_t kEarlyHellos = 64;
 
 }  // namespace
 
 void Node::Impl::open_log(raft::Stored stored, std::optional<MemberId> found) {
-  raft::Options options;
+  raft::RaftOptions options;
   options.snapshot_every = c.options.snapshot_every;
   options.proposals = kProposals;
   options.message_bytes = kAppendBytes;
-  c.replicated.emplace(raft::Self{MemberId::parse(c.facts.id).value_or(kNameless), life}, options,
-                       Rng(c.rng.next()), c.log, std::move(stored), found);
+  c.replicated.emplace(raft::Self{MemberId::parse(c.facts.id).value_or(kNameless), life}, options, Rng(c.rng.next()), c.log,
+                       std::move(stored), found);
 }
 
 void Node::Impl::start_ledger(const Started& e) {
@@ -39,8 +39,7 @@ void Node::Impl::start_ledger(const Started& e) {
   c.ledger.broken_rule = c.options.broken_rule;
   if (const auto& snapshot = e.replica.snapshot) install(*snapshot);
   std::optional<MemberId> found;
-  if (e.members.holds_ledger)
-    found = e.members.record.cluster_id.none() ? e.members.new_cluster_id : e.members.record.cluster_id;
+  if (e.members.holds_ledger) found = e.members.record.cluster_id.none() ? e.members.new_cluster_id : e.members.record.cluster_id;
   open_log(e.replica, found);
   if (c.replicated->alone())
     for (const auto& entry : e.replica.log) apply(entry);
@@ -70,7 +69,8 @@ void Node::Impl::watch_reading() {
   members.touch();
   if (!stopped_reading) return members.tell("ledger.readable", "");
   members.tell(LogLevel::error, "ledger.behind", c.facts.name,
-               {{"node", c.facts.name}, {"needs", behind->needs == 0 ? "?" : std::to_string(behind->needs)},
+               {{"node", c.facts.name},
+                {"needs", behind->needs == 0 ? "?" : std::to_string(behind->needs)},
                 {"knows", std::to_string(c.ledger.knows)}},
                behind->cause);
 }
@@ -91,7 +91,7 @@ void Node::Impl::forget_ledger() {
 }
 
 // Carries out what the log wants until it wants nothing more in this turn: all proposals of the turn go to the disk together.
-void Node::Impl::follow_log() {
+void Node::Impl::log_advanced() {
   if (!c.replicated || forming.log_changes()) return;
   do {
     while (auto out = c.storage_failed ? std::nullopt : c.replicated->take()) take_outputs(std::move(*out));
@@ -100,7 +100,7 @@ void Node::Impl::follow_log() {
       watch_reading();
     }
     for (Part* part : parts)
-      if (runs(*part)) part->follow_log();
+      if (runs(*part)) part->log_advanced();
     if (c.storage_failed) return;
     for (const MemberId& id : proposals.give_up()) {
       client_commands.given_up(id);
@@ -122,7 +122,7 @@ void Node::Impl::take_outputs(raft::Outputs out) {
     std::erase_if(gone, [&](JobId id) { return c.ledger.find(id) != nullptr; });
     for (const JobId id : gone) {
       tasks.give_orders(id);
-      checkpoint_watch.follow(id);
+      checkpoint_watch.job_changed(id);
       tasks.remove_files(id, JobFiles::logs);
       history.forget(id);
     }
@@ -167,10 +167,8 @@ void Node::Impl::watch_quorum() {
   if (std::exchange(quorum_lost, lost) == lost) return;
   const std::string advice = quorum_advice(c);
   const std::vector<cluster::EventField> node{{"node", c.facts.name}};
-  if (lost)
-    members.tell(LogLevel::error, "quorum.lost", c.facts.name, node, advice.empty() ? "no coordinator is known" : advice);
-  else
-    members.tell(LogLevel::info, "quorum.back", c.facts.name, node, "");
+  if (lost) members.tell(LogLevel::error, "quorum.lost", c.facts.name, node, advice.empty() ? "no coordinator is known" : advice);
+  else members.tell(LogLevel::info, "quorum.back", c.facts.name, node, "");
 }
 
 // A node that leads and has applied its own entry of this term coordinates; no other node decides anything for others.
@@ -225,8 +223,8 @@ void Node::Impl::forwarded(wire::Forward forward) {
   // The sender's program is newer than this one, or than that of another member with a copy.
   if (const auto needs = cluster::version_needed(type, forward.body); !needs || *needs > c.ledger.state().version) {
     c.log.write(LogLevel::warn, "ledger.request-refused",
-                {{"type", std::to_string(forward.type)}, {"cause", needs ? "it needs version " + std::to_string(*needs) + " of the ledger"
-                                                                        : needs.error().message}});
+                {{"type", std::to_string(forward.type)},
+                 {"cause", needs ? "it needs version " + std::to_string(*needs) + " of the ledger" : needs.error().message}});
     return;
   }
   std::optional<cluster::RequestStamp> request;
@@ -238,12 +236,10 @@ void Node::Impl::forwarded(wire::Forward forward) {
 void Node::Impl::gossiped(const gossip::Input& input) {
   if (!may_hear(input)) return;
   const auto* checked = std::get_if<gossip::GoneChecked>(&input);
-  if (checked != nullptr && checked->answer == gossip::GoneChecked::Answer::refused && !c.storage_failed &&
-      !forming.log_changes()) {
+  if (checked != nullptr && checked->answer == gossip::GoneChecked::Answer::refused && !c.storage_failed && !forming.log_changes()) {
     const MemberId leader = c.replicated->raft().leader();
     const auto member = leader.none() ? std::nullopt : members.table().find(leader);
-    if (member && member->identity->address == checked->to)
-      c.replicated->step(c.now.boot, raft::LeaderGone{leader});
+    if (member && member->identity->address == checked->to) c.replicated->step(c.now.boot, raft::LeaderGone{leader});
   }
   members.handle(input);
   if (early_hellos.empty()) return;
@@ -301,16 +297,16 @@ void Node::Impl::after_commit() {
   if (leads) leases.begin();
   if (leads) versions.touch();
   if (c.serving)
-    for (const JobId id : touched) leases.follow(id);
+    for (const JobId id : touched) leases.job_changed(id);
   for (const JobId id : touched) tasks.give_orders(id);
   for (const JobId id : touched) {
-    checkpoint_watch.follow(id);
+    checkpoint_watch.job_changed(id);
     packages.job_changed(id);
   }
   if (begins) tasks.finish_adoption();
   const bool drains = c.ledger.take_drains();
   if (c.serving) coordinator.consider(touched);
-  seats.follow(touched);
+  seats.jobs_changed(touched);
   if (c.serving && drains) coordinator.drains_changed();
   if (leads) {
     seats.touch();

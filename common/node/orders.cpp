@@ -12,17 +12,14 @@ using cluster::JobRecord;
 using cluster::TaskRecord;
 using job::TaskState;
 
-bool serves(const JobRecord& job, const TaskId& id) {
-  return job::role_rules(job.spec.framework, id.role).serves;
-}
+bool serves(const JobRecord& job, const TaskId& id) { return job::role_rules(job.spec.framework, id.role).serves; }
 
 // onPsFailure: freeze - true if a ps that ran does not run now: it is being restarted alone while the others are frozen.
 bool ps_is_away(const JobRecord& job) {
   if (job.spec.policy.on_ps_failure != job::OnPsFailure::freeze) return false;
   return std::any_of(job.tasks.begin(), job.tasks.end(), [&](const auto& entry) {
     const TaskRecord& t = entry.second;
-    return serves(job, entry.first) && t.reached_running && !t.completed && !t.ended &&
-           t.state != TaskState::running;
+    return serves(job, entry.first) && t.reached_running && !t.completed && !t.ended && t.state != TaskState::running;
   });
 }
 
@@ -34,9 +31,8 @@ bool others_stand_still(const JobRecord& job) {
 }
 
 bool reached(const cluster::JobRecord& job, const std::string& role, job::StartAfter need) {
-  return std::ranges::all_of(job.tasks, [&](const auto& entry) {
-    return entry.first.role != role || has_reached(job, entry.first, entry.second, need);
-  });
+  return std::ranges::all_of(
+      job.tasks, [&](const auto& entry) { return entry.first.role != role || has_reached(job, entry.first, entry.second, need); });
 }
 
 task::Desire desire(const JobRecord& job, const TaskId& id) {
@@ -124,19 +120,16 @@ bool may_start(const JobRecord& job, const TaskId& task) {
   });
   if (!all_staged && !job.tasks.at(task).reached_running) return false;
   const auto& after = job.spec.roles.at(task.role).start_after;
-  return std::all_of(after.begin(), after.end(), [&](const auto& need) {
-    return !job.spec.roles.contains(need.first) || reached(job, need.first, need.second);
-  });
+  return std::all_of(after.begin(), after.end(),
+                     [&](const auto& need) { return !job.spec.roles.contains(need.first) || reached(job, need.first, need.second); });
 }
 
-task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
-                           std::shared_ptr<const task::JobContext> context, OrderClock clock,
+task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts, std::shared_ptr<const task::JobContext> context, OrderClock clock,
                            const BrokenRule& broken_rule) {
   task::JobOrder order;
   order.job = job.id;
   const bool granted = cluster::restarts_are_granted(job);
-  if (const auto& limit = job.spec.policy.backoff_limit; limit && !granted)
-    order.budget_left = *limit - std::min(*limit, job.budget_spent);
+  if (const auto& limit = job.spec.policy.backoff_limit; limit && !granted) order.budget_left = *limit - std::min(*limit, job.budget_spent);
   const bool freeze_others = ps_is_away(job);
   const bool still = others_stand_still(job);
   const bool beside_leased = std::ranges::any_of(job.tasks, [](const auto& t) { return !t.second.ended && t.second.lease > 0ns; });
@@ -152,8 +145,7 @@ task::JobOrder make_orders(const JobRecord& job, const NodeFacts& facts,
     o.gpus = with_nodes(facts, t.place.gpus);
     o.gpu_nodes = numa_nodes_of(facts, t.place.gpus);
     o.desire = desire(job, id);
-    if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state))
-      o.desire = task::Desire::run;
+    if (o.desire != task::Desire::run && broken_rule == "orphan-kill" && is_final(job.state)) o.desire = task::Desire::run;
     o.stop_known = t.state == TaskState::stopping;
     o.go = may_start(job, id) || broken_rule == "start-order";
     const bool freezing_ps = serves(job, id) && job.spec.policy.on_ps_failure == job::OnPsFailure::freeze;

@@ -29,8 +29,7 @@ struct OrderClock {
   Instant now{};
   Duration elapsed{0};
 };
-task::JobOrder make_orders(const cluster::JobRecord& job, const NodeFacts& facts,
-                           std::shared_ptr<const task::JobContext> context, OrderClock clock,
-                           const BrokenRule& broken_rule);
+task::JobOrder make_orders(const cluster::JobRecord& job, const NodeFacts& facts, std::shared_ptr<const task::JobContext> context,
+                           OrderClock clock, const BrokenRule& broken_rule);
 
 }  // namespace dtrain::node

@@ -8,9 +8,10 @@ namespace dtrain::node {
 void PackageRequests::put(const Request& e, const wire::PutBlobRequest& q, const Caller& caller) {
   if (callers_.refuse_user(e, caller)) return;
   if (q.bytes.size() > limits::kBlobChunkBytes || q.offset + q.bytes.size() > limits::kPackageBytes)
-    return reply_error(c_, e, {ErrorCode::limit,
-                               "could not store package: it is larger than " + std::to_string(limits::kPackageBytes >> 20) + " MiB",
-                               "leave data out of the package and mount it on the hosts"});
+    return reply_error(
+        c_, e,
+        {ErrorCode::limit, "could not store package: it is larger than " + std::to_string(limits::kPackageBytes >> 20) + " MiB",
+         "leave data out of the package and mount it on the hosts"});
   c_.emit(WriteBlob{e.connection, e.request, q.offset, q.bytes, q.last, q.digest});
   if (!q.last) reply(c_, e, wire::MessageType::ok, wire::Empty{});
 }
@@ -32,10 +33,11 @@ bool PackageRequests::may_have(ConnectionId connection, const std::string& diges
 
 bool PackageRequests::refuse(const Request& e, const Caller& caller, const std::string& digest, const std::string& could_not) {
   if (digest.empty() || c_.options.packages_are_given || rights_.may_have(caller, digest)) return false;
-  reply_error(c_, e, {ErrorCode::refused,
-                      could_not + ": " + caller.user + " has not given package " + shown_digest(digest) + " to the agent of " +
-                          c_.facts.name + ", and has no job with it",
-                      "let dtrainctl upload it: name its directory, and submit again"});
+  reply_error(c_, e,
+              {ErrorCode::refused,
+               could_not + ": " + caller.user + " has not given package " + shown_digest(digest) + " to the agent of " + c_.facts.name +
+                   ", and has no job with it",
+               "let dtrainctl upload it: name its directory, and submit again"});
   return true;
 }
 

@@ -16,9 +16,7 @@ std::string name_of(const std::string& digest) { return "package " + shown_diges
 
 }  // namespace
 
-bool Packages::votes() const {
-  return c_.replicated && c_.replicated->raft().configuration().votes(c_.replicated->raft().id());
-}
+bool Packages::votes() const { return c_.replicated && c_.replicated->raft().configuration().votes(c_.replicated->raft().id()); }
 
 // ---------------------------------------------------------------- tasks of this host
 
@@ -102,8 +100,7 @@ void Packages::round_failed(const std::string& digest, Fetch& f) {
   const std::string why = f.problem.empty() ? "no host that can be asked has " + name_of(digest)
                                             : "no host that answers has " + name_of(digest) + ": " + f.problem;
   if (f.rounds == 1) c_.log.write(LogLevel::warn, "package.missing", {{"package", digest}, {"reason", why}});
-  for (const auto& [id, job] : f.waiting)
-    wait(id, why + "; start a host that has it, or dtrainctl restart " + job + " --package DIR");
+  for (const auto& [id, job] : f.waiting) wait(id, why + "; start a host that has it, or dtrainctl restart " + job + " --package DIR");
   for (const Keeper& k : std::exchange(f.keepers, {}))
     reply_error(c_, k.connection, k.request, {ErrorCode::unavailable, why, "dtrainctl nodes shows which hosts are away"});
   f.spread = false;
@@ -132,10 +129,10 @@ void Packages::relay_answered(const RelayAnswered& e) {
   if (found == fetches_.end() || found->second.part == 0) return;
   auto& [digest, f] = *found;
   const auto message = wire::decode<wire::Message>(e.message);
-  if (message && message->request != f.asked) return;  // an answer from an earlier source
+  if (message && message->request != f.asked) return;          // an answer from an earlier source
   if (message && message->type == MessageType::error) return;  // RelayEnded reports the error
   auto chunk = message && message->type == MessageType::blob_chunk ? wire::decode<wire::BlobChunk>(message->payload)
-                                                                    : Result<wire::BlobChunk>(fail(ErrorCode::damaged, ""));
+                                                                   : Result<wire::BlobChunk>(fail(ErrorCode::damaged, ""));
   if (!chunk || chunk->offset != f.have || chunk->bytes.size() > limits::kBlobChunkBytes ||
       chunk->bytes.size() > limits::kPackageBytes - f.have || f.complete) {
     note_problem(f, "host " + host_name(c_, f.source) + " sent what was not asked for");
@@ -154,10 +151,8 @@ void Packages::relay_ended(const RelayEnded& e) {
     if (part == s.asked.end()) continue;
     const NodeId host = part->second;
     s.asked.erase(part);
-    if (e.how == RelayEnded::How::done)
-      ++s.have;
-    else if (s.problem.empty())
-      s.problem = "host " + host_name(c_, host) + (e.how == RelayEnded::How::lost ? " " : ": ") + e.error.message;
+    if (e.how == RelayEnded::How::done) ++s.have;
+    else if (s.problem.empty()) s.problem = "host " + host_name(c_, host) + (e.how == RelayEnded::How::lost ? " " : ": ") + e.error.message;
     return settle(s);
   }
   const auto found =
@@ -397,10 +392,8 @@ bool Packages::spread(const Request& e, const std::string& digest, const std::st
     const NodeId host = voter.text();
     if (host == c_.facts.id) continue;
     const Relays::Asked asked{own, 1, {}, MessageType::keep_blob, wire::encode(wire::KeepBlobRequest{digest, c_.facts.id})};
-    if (const auto part = relays_.open(asked, host, true))
-      s.asked[*part] = host;
-    else if (s.problem.empty())
-      s.problem = part.error().message;
+    if (const auto part = relays_.open(asked, host, true)) s.asked[*part] = host;
+    else if (s.problem.empty()) s.problem = part.error().message;
   }
   settle(spreads_.emplace(own, std::move(s)).first->second);
   return false;
@@ -411,10 +404,8 @@ void Packages::own_copy(const std::string& digest, const std::string& problem) {
   for (auto& [connection, s] : spreads_) {
     if (s.own == Spread::Own::known || s.digest != digest) continue;
     s.own = Spread::Own::known;
-    if (problem.empty())
-      ++s.have;
-    else if (s.problem.empty())
-      s.problem = problem;
+    if (problem.empty()) ++s.have;
+    else if (s.problem.empty()) s.problem = problem;
     settle(s);
   }
 }
@@ -432,8 +423,8 @@ void Packages::settle(Spread& s) {
     }
     reply_error(c_, request.connection, request.request,
                 {ErrorCode::unavailable,
-                 could_not + ": its package is on " + std::to_string(s.have) + " of " + std::to_string(s.of) +
-                     " voters, and is to be on " + std::to_string(s.needed) + ": " + s.problem,
+                 could_not + ": its package is on " + std::to_string(s.have) + " of " + std::to_string(s.of) + " voters, and is to be on " +
+                     std::to_string(s.needed) + ": " + s.problem,
                  "dtrainctl nodes shows which agents are missing: start them, then try again"});
   }
 }

@@ -19,18 +19,18 @@
 
 namespace dtrain::node {
 
-inline constexpr std::size_t kFetchesAtOnce = 4;      // further fetches wait
+inline constexpr std::size_t kFetchesAtOnce = 4;  // further fetches wait
 // of kFetchesAtOnce, copies that nobody waits for: further ones wait, and awaited fetches go first
 inline constexpr std::size_t kKeptAtOnce = 2;
-inline constexpr std::size_t kKeepers = 256;          // requests of other agents to keep a package; a further one is refused
+inline constexpr std::size_t kKeepers = 256;  // requests of other agents to keep a package; a further one is refused
 // clients that wait until voters have their package; a further one is refused
 inline constexpr std::size_t kSpreads = 256;
-inline constexpr std::size_t kSpreadBytes = 64 << 20; // of these clients' requests together; a further one is refused
-inline constexpr Duration kFetchAgain = 1s;           // pause after all sources failed; doubled each time,
-inline constexpr Duration kFetchAgainAtMost = 30s;    // up to this
+inline constexpr std::size_t kSpreadBytes = 64 << 20;  // of these clients' requests together; a further one is refused
+inline constexpr Duration kFetchAgain = 1s;            // pause after all sources failed; doubled each time,
+inline constexpr Duration kFetchAgainAtMost = 30s;     // up to this
 // an open stream that delivers nothing for so long is given up for the next source
 inline constexpr Duration kFetchStalls = 120s;
-inline constexpr Duration kLookForKept = 60s;         // how often voters look for packages that they should have
+inline constexpr Duration kLookForKept = 60s;  // how often voters look for packages that they should have
 // packages checked in one look, and as many of new jobs before the next; the next look continues after them
 inline constexpr std::size_t kKeptPerLook = 256;
 
@@ -71,8 +71,8 @@ class Packages final : public StagingStep {
   struct Fetch {
     std::map<AssignmentId, std::string> waiting;  // tasks of this host, with the names of their jobs
     std::vector<Keeper> keepers;
-    bool kept = false;           // the ledger wants a copy here
-    bool spread = false;         // a client's request waits for this voter's copy
+    bool kept = false;    // the ledger wants a copy here
+    bool spread = false;  // a client's request waits for this voter's copy
 
     OwnConnection writer;        // none: nothing was written
     std::uint64_t have = 0;      // bytes given to the disk
@@ -83,10 +83,10 @@ class Packages final : public StagingStep {
     Instant came{};              // when the stream last delivered something
     std::deque<NodeId> sources;  // hosts that are yet to be asked in this round
     bool in_round = false;
-    bool looks = false;          // this host's own disk is being asked, with which each round begins
-    std::string problem;         // the first problem of this round
-    std::uint32_t rounds = 0;    // failed rounds in a row
-    Instant retry{};             // when the next round begins
+    bool looks = false;        // this host's own disk is being asked, with which each round begins
+    std::string problem;       // the first problem of this round
+    std::uint32_t rounds = 0;  // failed rounds in a row
+    Instant retry{};           // when the next round begins
     bool awaited() const { return spread || !waiting.empty() || !keepers.empty(); }
     bool wanted() const { return kept || awaited(); }
     bool busy() const { return part != 0 || complete || looks; }
@@ -110,10 +110,10 @@ class Packages final : public StagingStep {
     std::vector<Waiting> waiting;
     std::string digest;
     enum class Own : unsigned char { known, looked_for, fetched } own{};  // this voter's copy
-    std::map<ConnectionId, NodeId> asked;  // the parts at the other voters
+    std::map<ConnectionId, NodeId> asked;                                 // the parts at the other voters
     std::size_t have = 0, needed = 0, of = 0;
-    std::string problem;         // the first problem
-    bool over = false;           // nobody waits any more; the parts that are open may finish
+    std::string problem;  // the first problem
+    bool over = false;    // nobody waits any more; the parts that are open may finish
     bool fails() const { return own != Own::looked_for && have + asked.size() + (own == Own::fetched ? 1 : 0) < needed; }
   };
 
@@ -134,13 +134,13 @@ class Packages final : public StagingStep {
   bool votes() const;
 
   Relays& relays_;
-  Fetches fetches_;                                      // by digest
-  std::map<std::string, std::vector<Keeper>> finding_;   // keepers for which a FindBlob is under way
-  std::map<ConnectionId, Spread> spreads_;               // by their connections
-  std::set<std::pair<ConnectionId, std::uint64_t>> had_; // requests whose package is where it must be
-  std::set<std::string> kept_;                           // digests of the active jobs' packages
+  Fetches fetches_;                                       // by digest
+  std::map<std::string, std::vector<Keeper>> finding_;    // keepers for which a FindBlob is under way
+  std::map<ConnectionId, Spread> spreads_;                // by their connections
+  std::set<std::pair<ConnectionId, std::uint64_t>> had_;  // requests whose package is where it must be
+  std::set<std::string> kept_;                            // digests of the active jobs' packages
   std::string looked_last_;
-  std::size_t looked_since_ = 0;                         // packages of new jobs that were checked since the last look
+  std::size_t looked_since_ = 0;  // packages of new jobs that were checked since the last look
   Instant next_look_ = kNever;
 };
 

@@ -28,7 +28,7 @@ class Part {
   // Once, after the event was handled and before the log is followed.
   virtual void drive() {}
   // After each round of the log's outputs in this turn. What is proposed here goes to the disk together with all else of the turn.
-  virtual void follow_log() {}
+  virtual void log_advanced() {}
   // Once, after the log was followed and the members were told.
   virtual void end_turn() {}
   // The earliest instant at which tick() and the others are to be called again; kNever: no time is waited for.

@@ -43,8 +43,8 @@ void Placer::give_held_places() {
 bool Placer::give_held(JobId id, HeldPlaces& held) {
   const JobRecord* job = c_.ledger.find(id);
   WatchedJob* soft = jobs_.find(id);
-  if (held.proposal != 0 || job == nullptr || soft == nullptr || !waiting_.all().contains(id) ||
-      held.whole != job->needs_generation || held.generation != job->generation)
+  if (held.proposal != 0 || job == nullptr || soft == nullptr || !waiting_.all().contains(id) || held.whole != job->needs_generation ||
+      held.generation != job->generation)
     return false;
   const std::vector<TaskId> tasks = waiting_.tasks_to_place(*job, *soft);
   std::vector<TaskPlacement> now, later;

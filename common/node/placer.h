@@ -18,7 +18,11 @@ namespace dtrain::node {
 class Placer {
  public:
   Placer(Context& context, WatchedJobs& jobs, KeptPlaces& places, RestoreChooser& restores, WaitingJobs& waiting)
-      : c_(context), jobs_(jobs), places_(places), restores_(restores), waiting_(waiting),
+      : c_(context),
+        jobs_(jobs),
+        places_(places),
+        restores_(restores),
+        waiting_(waiting),
         queue_({.preempt = true, .back_fill_by_time = true, .broken_rule = context.options.broken_rule}) {}
 
   void reset() { queue_.forget(); }

@@ -43,20 +43,18 @@ void Proposals::leadership_changed() {
 }
 
 std::string Proposals::encoded(const Seen& report) const {
-  return wire::encode(cluster::Report{c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence,
-                                      c_.facts.name, report.back});
+  return wire::encode(
+      cluster::HostReport{c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence, c_.facts.name, report.back});
 }
 
 bool Proposals::propose(CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request) {
   return c_.propose_encoded(type, body, std::move(request)) != 0;
 }
 
-void Proposals::follow_log() {
+void Proposals::log_advanced() {
   if (c_.storage_failed || !c_.replicated) return;
-  if (c_.serving)
-    propose_all();
-  else
-    forward();
+  if (c_.serving) propose_all();
+  else forward();
 }
 
 // What the log refuses now (it is handing over, or is full) is proposed again soon.

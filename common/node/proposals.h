@@ -46,7 +46,7 @@ class Proposals final : public Part {
 
   // To be called when the leader changed or is not known: everything is sent again.
   void leadership_changed();
-  void follow_log() override;  // proposes or forwards what is due
+  void log_advanced() override;  // proposes or forwards what is due
   void applied(const MemberId& request);
   void reported(const cluster::ReportMark& mark);
   // Returns commands that took too long. Nobody proposes them any more, but one that is under way may still be applied.

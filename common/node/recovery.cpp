@@ -60,16 +60,15 @@ std::vector<Other> others(const Context& c) {
     const CouncilFact fact = council_fact_of(m);
     const bool member = raft.configuration().has(m.identity->id);
     if (m.identity->id == raft.id() || (!member && fact.history == 0)) return;
-    all.push_back({{m.identity->name, wire::to_string(m.state), member && fact.role == "member" ? "unknown" : fact.role,
-                    fact.history, fact.last_term, fact.last_index},
-                   is_up(c, m.state), fact.coordinates()});
+    all.push_back({{m.identity->name, wire::to_string(m.state), member && fact.role == "member" ? "unknown" : fact.role, fact.history,
+                    fact.last_term, fact.last_index},
+                   is_up(c, m.state),
+                   fact.coordinates()});
   });
   return all;
 }
 
-std::string reach(std::uint64_t index, std::uint64_t term) {
-  return "entry " + std::to_string(index) + " of term " + std::to_string(term);
-}
+std::string reach(std::uint64_t index, std::uint64_t term) { return "entry " + std::to_string(index) + " of term " + std::to_string(term); }
 
 // Whether `whose` is a reason against recovering here; success: it is not.
 Status against(const wire::RecoveryView& here, const Other& whose, bool force) {
@@ -87,8 +86,7 @@ Status against(const wire::RecoveryView& here, const Other& whose, bool force) {
   if (std::tie(other.term, other.index) > std::tie(here.term, here.index))
     return refused("the log of " + other.node + " reaches further: to " + reach(other.index, other.term) + ", this one's to " +
                        reach(here.index, here.term),
-                   "run it on " + other.node + "; --force begins the new history here, and what " + other.node +
-                       " has more is lost");
+                   "run it on " + other.node + "; --force begins the new history here, and what " + other.node + " has more is lost");
   return {};
 }
 
@@ -100,16 +98,14 @@ Result<wire::RecoveryView> recovery_view(const Context& c, bool force) {
                 "run it on another survivor; or mend the disk and boot the machine");
   if (auto none = c.members->no_member("could not recover the quorum")) return fail(std::move(*none));
   const raft::Raft& raft = c.replicated->raft();
-  if (!c.holds_ledger())
-    return refused(c.facts.name + " has no copy of the cluster's log", "run it on a voter or learner that is left");
+  if (!c.holds_ledger()) return refused(c.facts.name + " has no copy of the cluster's log", "run it on a voter or learner that is left");
   if (raft.mute() != raft::Mute::none)
     return refused(c.facts.name + " does not vote: " + to_string(raft.mute()), "run it on another survivor");
   if (raft.last_index() <= 1 && raft.history().number <= 1)
     return refused("the cluster's log never had a leader", "start the agents of the other founders");
   const Voters all = voters(c);
   if (c.serving || raft.role() == raft::Role::leader) return refused(c.facts.name + " coordinates", "nothing is lost");
-  if (!without_leader(c))
-    return refused(name_of(c, raft.leader()) + " coordinates", "nothing is lost; dtrainctl status shows the cluster");
+  if (!without_leader(c)) return refused(name_of(c, raft.leader()) + " coordinates", "nothing is lost; dtrainctl status shows the cluster");
   if (all.majority())
     return refused("a majority of the voters is alive: " + joined(all.up),
                    "they elect a coordinator; stop the agent of one that will never vote again");
@@ -143,9 +139,9 @@ std::string quorum_advice(const Context& c) {
   const Voters all = voters(c);
   if (all.majority()) return "";
   if (!all.elect)
-    return "the voters that this node knows are of a history before " + std::to_string(own) +
-           " and elect nobody; " + std::string(kMeanwhile) + ". Start the agents of those that went on in history " +
-           std::to_string(own) + "; if these are lost for good: dtrainctl recover-quorum on one node that is left";
+    return "the voters that this node knows are of a history before " + std::to_string(own) + " and elect nobody; " +
+           std::string(kMeanwhile) + ". Start the agents of those that went on in history " + std::to_string(own) +
+           "; if these are lost for good: dtrainctl recover-quorum on one node that is left";
   return "no majority of the voters is reached; " + std::string(kMeanwhile) + ". Start the agents of " + joined(all.away) +
          "; where they run, dtrainctl doctor says what is in the way; only if they are lost for good: dtrainctl recover-quorum on one node "
          "that is left";

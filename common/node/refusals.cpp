@@ -4,13 +4,13 @@
 
 namespace dtrain::node {
 
-Refusals::Report Refusals::report(State& state, Instant now) {
+Refusals::Summary Refusals::report(State& state, Instant now) {
   state.quiet_until = now + kRefusalEvery;
   state.held_back = false;
   return state.newest;
 }
 
-std::optional<Refusals::Report> Refusals::refused(Instant now, const Caller& caller, const std::string& reason) {
+std::optional<Refusals::Summary> Refusals::refused(Instant now, const Caller& caller, const std::string& reason) {
   const Key key = key_of(caller);
   if (callers_.size() >= kRefusedCallers && !callers_.contains(key))
     callers_.erase(std::ranges::min_element(callers_, {}, [](const auto& entry) { return entry.second.quiet_until; }));
@@ -23,8 +23,8 @@ std::optional<Refusals::Report> Refusals::refused(Instant now, const Caller& cal
   return std::nullopt;
 }
 
-std::vector<Refusals::Report> Refusals::due(Instant now) {
-  std::vector<Report> reports;
+std::vector<Refusals::Summary> Refusals::due(Instant now) {
+  std::vector<Summary> reports;
   for (auto& [key, state] : callers_)
     if (state.held_back && state.quiet_until <= now) reports.push_back(report(state, now));
   return reports;

@@ -15,22 +15,22 @@
 namespace dtrain::node {
 
 inline constexpr Duration kRefusalEvery = 60s;
-inline constexpr std::size_t kRefusalBytes = 256;    // of the reason; the rest is cut off
+inline constexpr std::size_t kRefusalBytes = 256;  // of the reason; the rest is cut off
 // callers remembered; beyond, the caller that was not refused for longest is forgotten
 inline constexpr std::size_t kRefusedCallers = 256;
 
 class Refusals {
  public:
-  struct Report {
+  struct Summary {
     Caller caller;
-    std::string reason;       // of the newest refusal
-    std::uint64_t count = 0;  // refusals since the agent's start, or since the caller was forgotten
+    std::string reason;         // of the newest refusal
+    std::uint64_t count = 0;    // refusals since the agent's start, or since the caller was forgotten
     std::uint64_t said_as = 0;  // number of the event of the report before, which this one supersedes; 0: none
   };
   // Counts a refusal. Returns the report to make now, or nullopt if the caller was reported lately; due() reports it later.
-  std::optional<Report> refused(Instant now, const Caller& caller, const std::string& reason);
+  std::optional<Summary> refused(Instant now, const Caller& caller, const std::string& reason);
   // Returns reports of callers that were refused again after their last report, once kRefusalEvery is over.
-  std::vector<Report> due(Instant now);
+  std::vector<Summary> due(Instant now);
   // Remembers the number (LocalEvents) of that caller's newest report.
   void told(const Caller& caller, std::uint64_t event);
   Instant deadline() const;  // when due() has something; kNever: nothing is held back
@@ -38,12 +38,12 @@ class Refusals {
  private:
   using Key = std::pair<std::string, std::uint32_t>;  // name and uid, since the same uid on another host may be somebody else's
   struct State {
-    Report newest;
+    Summary newest;
     Instant quiet_until{};
     bool held_back = false;
   };
   static Key key_of(const Caller& caller) { return {caller.user, caller.uid}; }
-  Report report(State& state, Instant now);
+  Summary report(State& state, Instant now);
 
   std::map<Key, State> callers_;
 };

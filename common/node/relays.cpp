@@ -17,8 +17,7 @@ std::optional<Error> Relays::away(const NodeId& host) const {
   const auto id = MemberId::parse(host);
   const auto member = id ? c_.members->table().find(*id) : std::nullopt;
   const std::string name = host_name(c_, host);
-  if (!member)
-    return Error{ErrorCode::unavailable, "host " + name + " is not known here", "dtrainctl nodes shows which hosts there are"};
+  if (!member) return Error{ErrorCode::unavailable, "host " + name + " is not known here", "dtrainctl nodes shows which hosts there are"};
   if (wire::in_service(member->state)) return std::nullopt;
   return Error{ErrorCode::unavailable, "host " + name + " is " + wire::to_string(member->state),
                "start its agent, or see why the host is away"};

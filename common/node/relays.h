@@ -82,9 +82,9 @@ class Relays final : public Part {
   Context& c_;
   std::uint64_t last_stream_ = 0;
   std::set<ConnectionId> parts_;
-  std::map<ConnectionId, Passed> passed_;     // subset of parts_
+  std::map<ConnectionId, Passed> passed_;  // subset of parts_
   std::map<ConnectionId, Stream> accepted_;
-  std::map<MemberId, Peer> peers_;            // members that opened streams here
+  std::map<MemberId, Peer> peers_;  // members that opened streams here
 };
 
 }  // namespace dtrain::node

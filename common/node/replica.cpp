@@ -25,8 +25,7 @@ bool anything(const raft::Outputs& out) {
 
 }  // namespace
 
-Replica::Replica(raft::Self self, raft::Options options, Rng rng, Log& log, raft::Stored stored,
-                 std::optional<MemberId> found)
+Replica::Replica(raft::Self self, raft::RaftOptions options, Rng rng, Log& log, raft::Stored stored, std::optional<MemberId> found)
     : raft_([&] {
         Begin first = begin(std::move(stored), self.id, found);
         unwritten_ = std::move(first.unwritten);
@@ -62,8 +61,7 @@ std::optional<raft::Outputs> Replica::take() {
 bool Replica::alone() const {
   // A configuration of an older history elects nobody: a member that followed recover-quorum's survivor waits for the survivor.
   const raft::Configuration& configuration = raft_.configuration();
-  return configuration.voters.size() == 1 && configuration.voters.front() == raft_.id() &&
-         configuration.history == raft_.history().number;
+  return configuration.voters.size() == 1 && configuration.voters.front() == raft_.id() && configuration.history == raft_.history().number;
 }
 
 }  // namespace dtrain::node

@@ -23,7 +23,7 @@ class Replica {
  public:
   // `found`: if the disk has no history (it is empty, or has a log from a version before the council), begin a
   // history with that id and this node alone. Unset: wait until the leader adds this node.
-  Replica(raft::Self self, raft::Options options, Rng rng, Log& log, raft::Stored stored, std::optional<MemberId> found);
+  Replica(raft::Self self, raft::RaftOptions options, Rng rng, Log& log, raft::Stored stored, std::optional<MemberId> found);
 
   // All steps of a turn, then flush(). What is committed must be taken before the next step.
   void step(Instant now, const raft::Input& input);

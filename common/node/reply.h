@@ -7,8 +7,7 @@
 namespace dtrain::node {
 
 template <class T>
-void reply(Context& c, ConnectionId connection, std::uint64_t request, wire::MessageType type,
-           const T& payload, bool last = true) {
+void reply(Context& c, ConnectionId connection, std::uint64_t request, wire::MessageType type, const T& payload, bool last = true) {
   c.emit(Reply{connection, request, last, wire::encode(wire::make_message(type, request, payload, last))});
 }
 

@@ -55,14 +55,13 @@ bool Requests::refuse_relayed(const Asked& asked, const Rule& rule) {
   const bool relayed = asked.caller.relayed_by.has_value();
   // These show files of other users; the verbs of clients check who may see them.
   if (rule.passed_on == PassedOn::between_agents && !relayed) {
-    refuse(asked.request, {ErrorCode::refused, "could not answer request: only other agents may ask it",
-                           "dtrainctl --help lists what clients may ask"});
+    refuse(asked.request,
+           {ErrorCode::refused, "could not answer request: only other agents may ask it", "dtrainctl --help lists what clients may ask"});
     return true;
   }
   if (!relayed || rule.passed_on != PassedOn::never) return false;
   refuse(asked.request,
-         {ErrorCode::invalid,
-          "could not answer request: other agents may ask for logs, exec, packages, checkpoints, jobs and doctor only",
+         {ErrorCode::invalid, "could not answer request: other agents may ask for logs, exec, packages, checkpoints, jobs and doctor only",
           "the sender may run another version of dtrain"});
   return true;
 }
@@ -115,18 +114,15 @@ bool Requests::wait_until_current(const Asked& asked, const Rule& rule) {
   if (waiting_.size() >= kWaitingRequests || waiting_bytes() + e.body.size() > kWaitingBytes)
     refuse(e, {ErrorCode::limit, could_not(*verb.rule.what ? verb.rule : rule) + ": too many requests wait for the ledger already",
                "try again in a moment"});
-  else
-    waiting_.push_back({e, caller.applied, c_.now.boot + kCurrentWithin});
+  else waiting_.push_back({e, caller.applied, c_.now.boot + kCurrentWithin});
   return true;
 }
 
-void Requests::follow_log() {
+void Requests::log_advanced() {
   if (waiting_.empty()) return;  // nearly always true, and checked in every step: exchanging a deque would allocate anew
   for (const Waiting& w : std::exchange(waiting_, {})) {
-    if (is_current(w.applied))
-      handle(w.request);
-    else
-      waiting_.push_back(w);
+    if (is_current(w.applied)) handle(w.request);
+    else waiting_.push_back(w);
   }
   for (; !waiting_.empty() && waiting_.front().until <= c_.now.boot; waiting_.pop_front())
     refuse(waiting_.front().request,

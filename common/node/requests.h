@@ -28,8 +28,8 @@ class Packages;
 class StreamRequests;
 class ViewRequests;
 
-inline constexpr Duration kCurrentWithin = 10s;  // how long a request about jobs waits until the copy of the ledger is current
-inline constexpr std::size_t kWaitingRequests = 256;  // requests that wait for that; further ones are refused
+inline constexpr Duration kCurrentWithin = 10s;         // how long a request about jobs waits until the copy of the ledger is current
+inline constexpr std::size_t kWaitingRequests = 256;    // requests that wait for that; further ones are refused
 inline constexpr std::size_t kWaitingBytes = 16 << 20;  // of these requests together: a single one may be as long as a frame
 
 class Requests final : public Part {
@@ -43,12 +43,14 @@ class Requests final : public Part {
   void handle(const Request& e);
   void closed(ConnectionId connection) override;
   // Handles requests that waited for a current ledger, or refuses them when their time is over.
-  void follow_log() override;
+  void log_advanced() override;
   Instant deadline() const override { return waiting_.empty() ? kNever : waiting_.front().until; }
 
   // ---- for the rows
   template <class P>
-  P& part() { return std::get<P&>(parts_); }
+  P& part() {
+    return std::get<P&>(parts_);
+  }
   // Returns true if this node is to answer the request now. Otherwise the request was refused, passed on or made to wait, by that rule.
   bool answers_now(const Asked& asked, const Rule& rule);
   // Refuses a request if the row demands a higher role than the caller's. Returns false if the role is enough.

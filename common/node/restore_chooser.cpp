@@ -31,9 +31,7 @@ std::int64_t newest_step(const JobRecord& job) {
   return newest;
 }
 
-bool wants_restore(const JobRecord& job) {
-  return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch);
-}
+bool wants_restore(const JobRecord& job) { return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch); }
 
 std::string from_scratch_advice(const JobRecord& job) {
   return "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
@@ -41,7 +39,7 @@ std::string from_scratch_advice(const JobRecord& job) {
 
 }  // namespace
 
-void RestoreChooser::follow(const JobRecord& job) {
+void RestoreChooser::job_changed(const JobRecord& job) {
   if (job.goal != cluster::Goal::run || !job.needs_generation) forget(job.id);
 }
 
@@ -87,15 +85,15 @@ RestoreChooser::State RestoreChooser::look(const JobRecord& job, WatchedJob& sof
   };
   Choosing* known = find(job.id);
   // A host that was away may report what it has while the others scan, so the choice begins anew.
-  const bool anew = known == nullptr || known->choice.from_scratch() != job.from_scratch || known->newest_known < newest_step(job) ||
-                    is_over(*known);
+  const bool anew =
+      known == nullptr || known->choice.from_scratch() != job.from_scratch || known->newest_known < newest_step(job) || is_over(*known);
   Choosing& choosing = anew ? choose(job) : *known;
   ask(job, choosing);
   const StepKind kind = choosing.choice.step().kind;
   if (kind == StepKind::wait || kind == StepKind::blocked) return cannot_restore(job, soft, choosing);
   if (kind == StepKind::chosen || kind == StepKind::nothing) return State::ready;
   soft.look_by(choosing.retry);
-  if (choosing.under_way()) say_what_takes_long(job, soft, choosing);
+  if (choosing.under_way()) report_what_takes_long(job, soft, choosing);
   return State::under_way;
 }
 
@@ -152,15 +150,16 @@ void RestoreChooser::wait_for_newest(const JobRecord& job, WatchedJob& soft, Cho
 }
 
 // Reports questions that take long: a disk may be slow, or hang.
-void RestoreChooser::say_what_takes_long(const JobRecord& job, WatchedJob& soft, const Choosing& choosing) {
+void RestoreChooser::report_what_takes_long(const JobRecord& job, WatchedJob& soft, const Choosing& choosing) {
   const Instant late = choosing.asked_at + kSaidAfter;
   if (late > c_.now.boot) return soft.look_by(late);
   std::vector<NodeId> hosts;
   for (const auto& [token, host] : choosing.asked) hosts.push_back(host);
   if (choosing.token != 0) hosts.push_back(choosing.host);
   const bool looks = choosing.token == 0;
-  jobs_.wait(job, soft, "checkpoints are looked for on " + hosts_text(hosts) + ": " +
-                            (looks ? "its directory there is being read" : choosing.choice.step().at.info.path + " is being verified"));
+  jobs_.wait(job, soft,
+             "checkpoints are looked for on " + hosts_text(hosts) + ": " +
+                 (looks ? "its directory there is being read" : choosing.choice.step().at.info.path + " is being verified"));
 }
 
 std::string RestoreChooser::hosts_text(const std::vector<NodeId>& hosts) const {
@@ -242,10 +241,8 @@ bool RestoreChooser::scanned(const CheckpointsScanned& e) {
   if (job == nullptr || choosing == nullptr) return false;
   const auto asked = choosing->asked.find(e.token);
   if (asked == choosing->asked.end()) return false;
-  if (e.found)
-    choosing->found.push_back({asked->second, *e.found});
-  else if (!choosing->problem)
-    choosing->problem = e.found.error();
+  if (e.found) choosing->found.push_back({asked->second, *e.found});
+  else if (!choosing->problem) choosing->problem = e.found.error();
   choosing->asked.erase(asked);
   if (!choosing->asked.empty()) return false;
   all_looked(*job, *choosing);
@@ -270,8 +267,7 @@ void RestoreChooser::all_looked(const JobRecord& job, Choosing& choosing) {
   // A job that begins knows of no host that must have a checkpoint: it waits for all hosts, but not for ever.
   const bool first = (job.generation == 0 || pinned) && choosing.problem && choosing.problem->code != ErrorCode::refused &&
                      choosing.unreadable < kUnreadableTries;
-  if (choosing.problem && nothing &&
-      (choosing.found.empty() || first || (job.generation > 0 && unreadable(choosing.problem->code))))
+  if (choosing.problem && nothing && (choosing.found.empty() || first || (job.generation > 0 && unreadable(choosing.problem->code))))
     return choose_later(job, choosing.unreadable + (choosing.found.empty() ? 0 : 1), kScanRetry, choosing.problem->text());
   const bool waited = c_.options.restore_wait <= 0ns || c_.options.broken_rule == "newest-is-waited-for" ||
                       (job.restore_waits_since && *job.restore_waits_since + c_.options.restore_wait <= c_.elapsed());
@@ -302,8 +298,7 @@ void RestoreChooser::ask(const JobRecord& job, Choosing& choosing) {
   };
   switch (step.kind) {
     case StepKind::scan:
-    case StepKind::scan_parent:
-      return ask_hosts(job, choosing);
+    case StepKind::scan_parent: return ask_hosts(job, choosing);
     case StepKind::verify:
       place();
       return checkpoints_.verify(choosing.host, VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
@@ -317,8 +312,7 @@ void RestoreChooser::ask(const JobRecord& job, Choosing& choosing) {
     case StepKind::chosen:
     case StepKind::nothing:
     case StepKind::wait:
-    case StepKind::blocked:
-      return;
+    case StepKind::blocked: return;
   }
 }
 
@@ -347,8 +341,7 @@ bool RestoreChooser::quarantined(const CheckpointQuarantined& e) {
   Choosing* choosing = find(e.job);
   if (choosing == nullptr || e.token == 0 || choosing->token != e.token) return false;
   choosing->token = 0;
-  if (!e.moved_to)
-    c_.log.write(LogLevel::warn, "checkpoint.not-moved", {{"path", e.path}, {"cause", e.moved_to.error().text()}});
+  if (!e.moved_to) c_.log.write(LogLevel::warn, "checkpoint.not-moved", {{"path", e.path}, {"cause", e.moved_to.error().text()}});
   choosing->choice.quarantined();
   return true;
 }

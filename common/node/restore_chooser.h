@@ -26,7 +26,7 @@ class RestoreChooser {
   void reset() { choices_.clear(); }
   void forget(JobId id) { choices_.erase(id); }
   // To be called when the job changed: a choice for a generation that is not wanted any more is forgotten.
-  void follow(const cluster::JobRecord& job);
+  void job_changed(const cluster::JobRecord& job);
   // To be called when hosts may have come back: these jobs look again for a checkpoint for which they wait.
   void look_again(const std::set<JobId>& ids);
 
@@ -53,13 +53,13 @@ class RestoreChooser {
     std::map<std::uint64_t, NodeId> asked;  // hosts that are scanning, by token
     std::set<NodeId> looked;                // hosts that were asked to scan
     std::vector<cluster::RestoreChoice::Found> found;
-    std::optional<Error> problem;           // the first error of a scan
-    bool everywhere = false;                // all hosts were asked
-    std::uint64_t token = 0;                // of the verification or quarantine that is awaited; 0: none
-    NodeId host;                            // where that verification or quarantine happens
-    Instant asked_at{};                     // when the newest unanswered question was asked
-    Instant retry = kNever;                 // when to try again, after a failure or while a host is awaited
-    std::uint32_t unreadable = 0;           // reads that failed for a reason other than damage
+    std::optional<Error> problem;  // the first error of a scan
+    bool everywhere = false;       // all hosts were asked
+    std::uint64_t token = 0;       // of the verification or quarantine that is awaited; 0: none
+    NodeId host;                   // where that verification or quarantine happens
+    Instant asked_at{};            // when the newest unanswered question was asked
+    Instant retry = kNever;        // when to try again, after a failure or while a host is awaited
+    std::uint32_t unreadable = 0;  // reads that failed for a reason other than damage
     bool under_way() const { return token != 0 || !asked.empty(); }
   };
   Choosing* find(JobId id);
@@ -68,7 +68,7 @@ class RestoreChooser {
   void ask(const cluster::JobRecord& job, Choosing& choosing);
   State cannot_restore(const cluster::JobRecord& job, WatchedJob& soft, Choosing& choosing);
   void wait_for_newest(const cluster::JobRecord& job, WatchedJob& soft, Choosing& choosing);
-  void say_what_takes_long(const cluster::JobRecord& job, WatchedJob& soft, const Choosing& choosing);
+  void report_what_takes_long(const cluster::JobRecord& job, WatchedJob& soft, const Choosing& choosing);
   std::set<NodeId> copies_in_service() const;
   std::set<NodeId> hosts_to_ask(const cluster::JobRecord& job, const Choosing& choosing) const;
   void ask_hosts(const cluster::JobRecord& job, Choosing& choosing);

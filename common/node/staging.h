@@ -107,8 +107,8 @@ class Staging {
 
   Context& c_;
   std::vector<StagingStep*> steps_;
-  std::map<AssignmentId, Place> places_;                      // at most one for each task of this host
-  std::map<AssignmentId, AttemptNumber> held_;                // attempts that wait for a step
+  std::map<AssignmentId, Place> places_;                // at most one for each task of this host
+  std::map<AssignmentId, AttemptNumber> held_;          // attempts that wait for a step
   std::map<AssignmentId, std::set<std::string>> kept_;  // ends that wait, with the names of the steps that keep them
   std::vector<std::pair<AssignmentId, std::string>> reasons_;
   std::vector<AssignmentId> over_;

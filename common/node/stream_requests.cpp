@@ -38,13 +38,12 @@ void StreamRequests::logs(const Request& e, const wire::LogsRequest& q, const Ca
   const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::read, "read the logs of");
   if (job == nullptr) return;
   const auto is_task = [&](const auto& t) { return t.first.text() == q.task; };
-  const bool known = q.task.empty() || job->generation == 0 || std::ranges::any_of(job->former_tasks, is_task) ||
-                     std::ranges::any_of(job->tasks, is_task);
+  const bool known =
+      q.task.empty() || job->generation == 0 || std::ranges::any_of(job->former_tasks, is_task) || std::ranges::any_of(job->tasks, is_task);
   if (!known)
-    return reply_error(c_, e, {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task,
-                               "dtrainctl tasks " + q.job});
-  if (!caller.relayed_by && host_logs_.wanted(q, *job))
-    return host_logs_.open(e.connection, e.request, caller, q, job->id);
+    return reply_error(c_, e,
+                       {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task, "dtrainctl tasks " + q.job});
+  if (!caller.relayed_by && host_logs_.wanted(q, *job)) return host_logs_.open(e.connection, e.request, caller, q, job->id);
   streams_.open_log(e.connection, e.request, q, job->id);
 }
 
@@ -64,8 +63,7 @@ void StreamRequests::exec(const Request& e, const wire::ExecRequest& q, const Ca
   if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
   // Only the program: its arguments may hold secrets.
   callers_.audit(MessageType::exec, caller, "exec", q.job + "/" + q.task,
-                 q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes),
-                 {{"job", q.job}, {"task", q.job + "/" + q.task}});
+                 q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes), {{"job", q.job}, {"task", q.job + "/" + q.task}});
   c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
 }
 

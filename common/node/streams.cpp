@@ -25,16 +25,13 @@ constexpr Generation kLogGenerations = 64;
 
 bool Streams::room(ConnectionId connection, std::uint64_t request) {
   if (watches_.size() + followers_.size() + logs_.size() < limits::kStreams) return true;
-  reply_error(
-      c_, connection, request,
-      Error{ErrorCode::limit,
-            "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
-            "end some watch, logs -f or events -f"});
+  reply_error(c_, connection, request,
+              Error{ErrorCode::limit, "could not open stream: " + std::to_string(limits::kStreams) + " are open on this agent already",
+                    "end some watch, logs -f or events -f"});
   return false;
 }
 
-void Streams::watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query,
-                    JobId job) {
+void Streams::watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job) {
   if (!room(connection, request)) return;
   Watch w;
   w.job = job;
@@ -59,11 +56,9 @@ bool Streams::push(const Key& key, Watch& w) {
     for (const auto s : job->passed) update.passed.push_back(title(to_string(s)));
   }
   const auto& events = c_.ledger.events();
-  auto from = std::upper_bound(events.begin(), events.end(), w.seq,
-                               [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
+  auto from = std::upper_bound(events.begin(), events.end(), w.seq, [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
   for (; from != events.end(); ++from) {
-    if (from->job == w.job && update.events.size() < kEventsPerReply)
-      update.events.push_back(event_view(*from));
+    if (from->job == w.job && update.events.size() < kEventsPerReply) update.events.push_back(event_view(*from));
     w.seq = from->seq;
   }
   w.pending = false;
@@ -75,8 +70,7 @@ bool Streams::push(const Key& key, Watch& w) {
 
 void Streams::send_events(const Key& key, Follower& f, bool last) {
   const auto& events = c_.ledger.events();
-  auto from = std::upper_bound(events.begin(), events.end(), f.seq,
-                               [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
+  auto from = std::upper_bound(events.begin(), events.end(), f.seq, [](std::uint64_t seq, const auto& e) { return seq < e.seq; });
   wire::EventsReply batch;
   std::size_t bytes = 0;
   const auto add = [&](wire::EventView event) {
@@ -90,8 +84,7 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
   const auto full = [&] { return last && bytes >= limits::kAnswerPageBytes; };
   // This node's own events are placed where they happened: after the history's event that was the newest then.
   const auto& own = c_.members->local_events();
-  auto next_own = std::upper_bound(own.begin(), own.end(), f.local,
-                                   [](std::uint64_t local, const auto& e) { return local < e.local; });
+  auto next_own = std::upper_bound(own.begin(), own.end(), f.local, [](std::uint64_t local, const auto& e) { return local < e.local; });
   const auto add_own_before = [&](std::uint64_t seq) {
     for (; next_own != own.end() && next_own->seq < seq; ++next_own) {
       f.local = next_own->local;
@@ -108,8 +101,7 @@ void Streams::send_events(const Key& key, Follower& f, bool last) {
   if (!batch.events.empty() || last) reply(c_, key.connection, key.request, MessageType::events, batch, last);
 }
 
-void Streams::follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query,
-                            JobId job) {
+void Streams::follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query, JobId job) {
   const Key key{connection, request};
   Follower f{job, query.after, query.after_local};
   if (!query.follow) return send_events(key, f, true);
@@ -130,8 +122,7 @@ std::vector<AssignmentId> Streams::log_sources(const cluster::JobRecord& job, co
   return sources;
 }
 
-void Streams::open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query,
-                       JobId id) {
+void Streams::open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query, JobId id) {
   const cluster::JobRecord& job = *c_.ledger.find(id);
   auto sources = log_sources(job, query.task);
   const bool ended = is_over(job) || !query.follow;

@@ -20,8 +20,7 @@ class Streams final : public Part {
 
   // Each answers with an error if limits::kStreams are open already.
   void watch(ConnectionId connection, std::uint64_t request, const wire::WatchRequest& query, JobId job);
-  void follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query,
-                     JobId job);
+  void follow_events(ConnectionId connection, std::uint64_t request, const wire::EventsRequest& query, JobId job);
   void open_log(ConnectionId connection, std::uint64_t request, const wire::LogsRequest& query, JobId job);
 
   void cancel(ConnectionId connection, std::uint64_t request);
@@ -42,8 +41,8 @@ class Streams final : public Part {
   struct Watch {
     JobId job = 0;
     Duration interval{0};
-    Instant next{};         // not to be sent before
-    bool pending = true;    // there is something to send
+    Instant next{};       // not to be sent before
+    bool pending = true;  // there is something to send
     // the client was sent that nothing more will happen by itself; that, and the job's removal, is sent at once
     bool over = false;
     std::uint64_t seq = 0;  // number of the newest event that was sent

@@ -36,15 +36,12 @@ void ViewRequests::jobs(const Request& e, const wire::JobsRequest& q) {
     r.jobs.push_back(job_view(c_, job));
     bytes += wire::encode(r.jobs.back()).size();
   }
-  if (!q.job.empty() && r.jobs.empty())
-    callers_.find_job(e, q.job);
-  else
-    reply(c_, e, MessageType::jobs, r);
+  if (!q.job.empty() && r.jobs.empty()) callers_.find_job(e, q.job);
+  else reply(c_, e, MessageType::jobs, r);
 }
 
 void ViewRequests::tasks(const Request& e, const wire::JobName& q) {
-  if (const JobRecord* job = callers_.find_job(e, q.job))
-    reply(c_, e, MessageType::tasks, wire::TasksReply{task_views(c_, *job), stale()});
+  if (const JobRecord* job = callers_.find_job(e, q.job)) reply(c_, e, MessageType::tasks, wire::TasksReply{task_views(c_, *job), stale()});
 }
 
 void ViewRequests::describe(const Request& e, const wire::JobName& q, const Caller& caller) {
@@ -65,10 +62,11 @@ void ViewRequests::task_specs(const Request& e, const wire::TaskSpecsRequest& q,
   auto views = task_spec_views(c_, *job, q.task);
   if (!views) return reply_error(c_, e, views.error());
   if (views->empty())
-    return reply_error(c_, e, {ErrorCode::not_found,
-                               "could not show the cluster spec of " + q.job + " " + q.task + ": " +
-                                   (job->generation == 0 ? "it has no generation yet" : "it has no such task"),
-                               "dtrainctl tasks " + q.job});
+    return reply_error(c_, e,
+                       {ErrorCode::not_found,
+                        "could not show the cluster spec of " + q.job + " " + q.task + ": " +
+                            (job->generation == 0 ? "it has no generation yet" : "it has no such task"),
+                        "dtrainctl tasks " + q.job});
   reply(c_, e, MessageType::task_specs, wire::TaskSpecsReply{std::move(*views), {}, ""});
 }
 
@@ -77,13 +75,12 @@ void ViewRequests::nodes(const Request& e, const wire::NodeName& q) {
   r.nodes = node_views(c_, q.node);
   r.stale = c_.storage_failed || (c_.holds_ledger() && without_leader(c_));
   if (!q.node.empty() && r.nodes.empty())
-    return reply_error(c_, e, {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has none of that name",
-                               instead_of_node(c_, q.node)});
+    return reply_error(
+        c_, e,
+        {ErrorCode::not_found, "could not find node " + q.node + ": this cluster has none of that name", instead_of_node(c_, q.node)});
   reply(c_, e, MessageType::nodes, r);
 }
 
-void ViewRequests::version(const Request& e) {
-  reply(c_, e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name});
-}
+void ViewRequests::version(const Request& e) { reply(c_, e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name}); }
 
 }  // namespace dtrain::node

@@ -24,10 +24,8 @@ constexpr std::size_t kEventsInDescription = 20;
 
 wire::ExitView exit_view(const job::Exit& e) {
   wire::ExitView v;
-  if (e.signal != 0)
-    v.signal = job::signal_name(e.signal);
-  else if (!e.unknown)
-    v.code = e.code;
+  if (e.signal != 0) v.signal = job::signal_name(e.signal);
+  else if (!e.unknown) v.code = e.code;
   if (!e.cause.empty()) v.cause = e.cause;
   if (e.with_host) v.cause = "its host was stopped";
   if (e.out_of_memory) v.cause = "out of memory";
@@ -39,9 +37,7 @@ std::int64_t seconds_between(WallTime from, WallTime to) {
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(to - from).count());
 }
 
-std::string address_text(const job::TaskAddress& a) {
-  return a.port == 0 ? a.host : a.text();
-}
+std::string address_text(const job::TaskAddress& a) { return a.port == 0 ? a.host : a.text(); }
 
 const Gpu* find_gpu(const HostFacts& host, std::uint32_t index) {
   const auto it = std::ranges::find(host.gpus, index, &Gpu::index);
@@ -138,9 +134,8 @@ std::string title(std::string_view state) {
 }
 
 bool is_over(const JobRecord& job) {
-  return is_final(job.state) && std::all_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) {
-           return entry.second.ended || runs_on(entry.second);
-         });
+  return is_final(job.state) &&
+         std::all_of(job.tasks.begin(), job.tasks.end(), [](const auto& entry) { return entry.second.ended || runs_on(entry.second); });
 }
 
 wire::JobView job_view(const Context& c, const JobRecord& job) {
@@ -239,8 +234,8 @@ std::vector<wire::CheckpointView> checkpoint_views(const JobRecord& job) {
   static constexpr const char* kStates[] = {"complete", "verified", "damaged", "quarantined", "deleted"};
   std::vector<wire::CheckpointView> views;
   for (const auto& r : job.checkpoints)
-    views.push_back({r.info.path, r.info.step, r.generation, kStates[static_cast<int>(r.state)], r.info.bytes,
-                     to_rfc3339(r.seen), r.info.defect, r.info.digest});
+    views.push_back({r.info.path, r.info.step, r.generation, kStates[static_cast<int>(r.state)], r.info.bytes, to_rfc3339(r.seen),
+                     r.info.defect, r.info.digest});
   return views;
 }
 
@@ -278,14 +273,13 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   if (!owned) hide_secrets(shown);
   d.spec = wire::encode(shown);
   for (const auto& condition : job.conditions)
-    d.conditions.push_back(
-        {condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)),
-         condition.status, to_rfc3339(condition.at), condition.reason, seconds_between(condition.at, c.now.wall)});
+    d.conditions.push_back({condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)), condition.status,
+                            to_rfc3339(condition.at), condition.reason, seconds_between(condition.at, c.now.wall)});
   if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
   if (const auto& f = job.first_fault)
-    d.first_fault = wire::FaultView{f->task.text(),         host_name(c, f->node), to_rfc3339(f->at),
-                                    job::describe(f->exit), f->generation,         f->attempt,
-                                    exit_view(f->exit),     owned ? f->exit.stderr_tail : ""};
+    d.first_fault = wire::FaultView{
+        f->task.text(),     host_name(c, f->node),           to_rfc3339(f->at), job::describe(f->exit), f->generation, f->attempt,
+        exit_view(f->exit), owned ? f->exit.stderr_tail : ""};
   d.waiting_for = waiting_for(c, job, std::move(coordinator));
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)
@@ -294,8 +288,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   return d;
 }
 
-Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const JobRecord& job,
-                                                        const std::string& only) {
+Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const JobRecord& job, const std::string& only) {
   job::ClusterView cluster{job.spec.name, job.id, job.generation, {}, job.restored};
   for (const auto& [id, t] : job.tasks) cluster.tasks[id] = t.place.address;
   std::vector<wire::TaskSpecView> views;

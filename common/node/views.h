@@ -20,8 +20,7 @@ std::string waiting_for(const Context& c, const cluster::JobRecord& job, std::st
 wire::JobDescription description(const Context& c, const cluster::JobRecord& job, std::string coordinator, bool owned);
 std::vector<wire::CheckpointView> checkpoint_views(const cluster::JobRecord& job);
 // The specification that each task of this placement has or would get. `only`: one task's name, or "" for all.
-Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const cluster::JobRecord& job,
-                                                        const std::string& only);
+Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const cluster::JobRecord& job, const std::string& only);
 // "Running" from "running"
 std::string title(std::string_view state);
 // True if every task of the job reached a final state.

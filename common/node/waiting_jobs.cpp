@@ -22,8 +22,8 @@ constexpr Duration kTooWideAgain = 5s;
 // True if the job's last generation ends or has ended, and the next is to come soon.
 bool between_generations(const JobRecord& job, const cluster::LedgerState& state, Duration now) {
   if (job.goal != cluster::Goal::run || is_final(job.state) || !job.needs_generation || job.generation == 0) return false;
-  const bool away = std::ranges::any_of(
-      job.tasks, [&](const auto& t) { return !t.second.ended && state.lost.contains(t.second.place.node); });
+  const bool away =
+      std::ranges::any_of(job.tasks, [&](const auto& t) { return !t.second.ended && state.lost.contains(t.second.place.node); });
   return !away && (!job.nothing_runs() || job.not_before > now);
 }
 

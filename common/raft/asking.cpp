@@ -9,16 +9,14 @@ namespace dtrain::raft {
 
 void Raft::Core::answer(std::uint64_t number, Refusal refusal, bool read) {
   if (refusal == Refusal::overloaded) ++counters_.overloaded;
-  out_->answers.push_back(
-      {number, refusal, 0, 0, refusal == Refusal::not_leader ? leader_ : MemberId{}, read});
+  out_->answers.push_back({number, refusal, 0, 0, refusal == Refusal::not_leader ? leader_ : MemberId{}, read});
 }
 
 Refusal Raft::Core::may_propose() const {
   if (role_ != Role::leader) return Refusal::not_leader;
   if (!ready_) return Refusal::not_ready;
   if (transfer_) return Refusal::transferring;
-  const bool full = pending_.size() >= options_.proposals ||
-                    log_.last_index() - snapshot_index() >= options_.log_entries ||
+  const bool full = pending_.size() >= options_.proposals || log_.last_index() - snapshot_index() >= options_.log_entries ||
                     log_.bytes() >= options_.log_bytes + options_.kept_bytes;
   return full ? Refusal::overloaded : Refusal::none;
 }
@@ -39,12 +37,9 @@ void Raft::Core::act(const Propose& asked) {
 // answered before. This relies on no clock.
 void Raft::Core::act(const ReadAsked& asked) {
   Refusal refusal = Refusal::none;
-  if (role_ != Role::leader)
-    refusal = Refusal::not_leader;
-  else if (!ready_)
-    refusal = Refusal::not_ready;
-  else if (reads_.size() >= options_.proposals)
-    refusal = Refusal::overloaded;
+  if (role_ != Role::leader) refusal = Refusal::not_leader;
+  else if (!ready_) refusal = Refusal::not_ready;
+  else if (reads_.size() >= options_.proposals) refusal = Refusal::overloaded;
   if (refusal != Refusal::none) return answer(asked.number, refusal, true);
   reads_.push_back({asked.number, round_ + 1, commit_});
   if (!with(Rule::read_index_confirmed)) {
@@ -59,8 +54,7 @@ void Raft::Core::confirm_reads() {
   if (role_ != Role::leader || reads_.empty()) return;
   std::vector<std::uint64_t> rounds;
   const auto& voters = configuration().voters;
-  for (const MemberId& voter : voters)
-    rounds.push_back(voter == id_ ? wire::kMostIndex : followers_.at(voter).round);
+  for (const MemberId& voter : voters) rounds.push_back(voter == id_ ? wire::kMostIndex : followers_.at(voter).round);
   const std::uint64_t confirmed = agreed(rounds);
   for (; !reads_.empty() && reads_.front().round <= confirmed; reads_.pop_front())
     out_->answers.push_back({reads_.front().number, Refusal::none, reads_.front().index, 0, {}, true});
@@ -72,15 +66,12 @@ void Raft::Core::confirm_reads() {
 Refusal Raft::Core::may_change(const ChangeAsked& asked, Configuration& after) {
   if (const Refusal refusal = may_propose(); refusal != Refusal::none) return refusal;
   if (change_under_way() && with(Rule::one_change_at_a_time)) return Refusal::change_under_way;
-  if (const Refusal refusal = changed(configuration(), asked.kind, asked.member, after);
-      refusal != Refusal::none)
-    return refusal;
+  if (const Refusal refusal = changed(configuration(), asked.kind, asked.member, after); refusal != Refusal::none) return refusal;
   if (asked.kind == ChangeKind::promote) {
     // A learner has caught up if it is near the end, was heard lately, and holds the entry that added it: even an
     // empty disk is near the end of a short log.
     const Progress& learner = followers_.at(asked.member);
-    const bool lags = learner.match + options_.promote_lag < log_.last_index() ||
-                      learner.match < configurations_.current_index();
+    const bool lags = learner.match + options_.promote_lag < log_.last_index() || learner.match < configurations_.current_index();
     if (lags || now_ - learner.heard > options_.election_min) return Refusal::not_caught_up;
   }
   if (!after.votes(id_)) return begin_transfer({}) ? Refusal::transferring : Refusal::not_ready;
@@ -89,8 +80,7 @@ Refusal Raft::Core::may_change(const ChangeAsked& asked, Configuration& after) {
 
 void Raft::Core::act(const ChangeAsked& asked) {
   Configuration after;
-  if (const Refusal refusal = may_change(asked, after); refusal != Refusal::none)
-    return answer(asked.number, refusal);
+  if (const Refusal refusal = may_change(asked, after); refusal != Refusal::none) return answer(asked.number, refusal);
   LogEntry entry;
   entry.kind = EntryKind::configuration;
   entry.payload = wire::encode_configuration(after);

@@ -9,18 +9,14 @@ namespace dtrain::raft {
 
 namespace {
 
-void insert(std::vector<MemberId>& ids, const MemberId& id) {
-  ids.insert(std::lower_bound(ids.begin(), ids.end(), id), id);
-}
-void erase(std::vector<MemberId>& ids, const MemberId& id) {
-  std::erase(ids, id);
-}
+void insert(std::vector<MemberId>& ids, const MemberId& id) { ids.insert(std::lower_bound(ids.begin(), ids.end(), id), id); }
+void erase(std::vector<MemberId>& ids, const MemberId& id) { std::erase(ids, id); }
 
 }  // namespace
 
 const Configuration& ConfigurationHistory::at(std::uint64_t index) const {
-  const auto behind = std::upper_bound(steps_.begin(), steps_.end(), index,
-                                       [](std::uint64_t i, const Step& step) { return i < step.index; });
+  const auto behind =
+      std::upper_bound(steps_.begin(), steps_.end(), index, [](std::uint64_t i, const Step& step) { return i < step.index; });
   CHECK(behind != steps_.begin());
   return std::prev(behind)->configuration;
 }
@@ -38,9 +34,7 @@ void ConfigurationHistory::compact_to(std::uint64_t index) {
   while (steps_.size() > 1 && steps_[1].index <= index) steps_.erase(steps_.begin());
 }
 
-void ConfigurationHistory::reset(std::uint64_t index, Configuration base) {
-  steps_.assign(1, {index, std::move(base)});
-}
+void ConfigurationHistory::reset(std::uint64_t index, Configuration base) { steps_.assign(1, {index, std::move(base)}); }
 
 Refusal changed(const Configuration& before, ChangeKind kind, const MemberId& member, Configuration& after) {
   after = before;

@@ -20,9 +20,7 @@ class ConfigurationHistory {
   const Configuration& current() const { return steps_.back().configuration; }
   std::uint64_t current_index() const { return steps_.back().index; }
   // The configuration that was in force before the current one; nullptr: not known here.
-  const Configuration* previous() const {
-    return steps_.size() < 2 ? nullptr : &steps_[steps_.size() - 2].configuration;
-  }
+  const Configuration* previous() const { return steps_.size() < 2 ? nullptr : &steps_[steps_.size() - 2].configuration; }
   const Configuration& at(std::uint64_t index) const;  // the one in force at that entry, which must not have been compacted away
 
   void push(std::uint64_t index, Configuration configuration);  // replaces what stood at that index or after it

@@ -33,7 +33,7 @@ namespace dtrain::raft {
 
 class Raft::Core {
  public:
-  Core(Self self, Options options, Rng rng, Log& log, Stored stored);
+  Core(Self self, RaftOptions options, Rng rng, Log& log, Stored stored);
 
   void step(Instant now, const Input& input, Outputs& out, bool more);
   Instant deadline() const;
@@ -86,7 +86,7 @@ class Raft::Core {
 
   static constexpr std::size_t kWaitingSends = 4096;  // messages that wait for the disk; further ones are lost, as on any network
   static constexpr std::size_t kMostLives = wire::kMostVoters + wire::kMostLearners;  // lives that are remembered
-  static constexpr std::uint32_t kQuickTries = 3;     // quick elections after LeaderGone, before the usual pace
+  static constexpr std::uint32_t kQuickTries = 3;  // quick elections after LeaderGone, before the usual pace
 
   // ---- step.cpp
   void start();
@@ -100,9 +100,7 @@ class Raft::Core {
   bool stands() const;  // may stand for election
   bool just_resumed() const { return now_ < resumed_ + options_.stall; }
   Duration between(Duration from, Duration to);  // a random duration in that range
-  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
-    log_sink_.write(level, event, fields);
-  }
+  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) { log_sink_.write(level, event, fields); }
 
   // ---- receiving.cpp
   void act(const Received& received);
@@ -145,11 +143,11 @@ class Raft::Core {
   void broadcast();  // one round: a message to everybody, if only a heartbeat
   bool needs_no_heartbeat(const MemberId& id, const Progress& follower) const;
   void feed(const MemberId& id, Progress& follower);
-  void tell_commit();
+  void announce_commit();
   void feed_all();
   void send_entries(const MemberId& id, Progress& follower, std::size_t most);
   void append_own(LogEntry entry);
-  void follow_configuration();  // brings followers and timers in line after the configuration changed
+  void adopt_configuration();  // brings followers and timers in line after the configuration changed
   void count_matches();
   void commit_to(std::uint64_t index);
   void check_quorum();
@@ -175,7 +173,7 @@ class Raft::Core {
   bool replaces_state(const wire::SnapshotChunk& chunk) const;
   void install(const wire::SnapshotChunk& chunk);
   void take_state(const wire::SnapshotChunk& chunk);
-  void say_installed(const MemberId& to, const wire::SnapshotChunk& chunk);
+  void answer_installed(const MemberId& to, const wire::SnapshotChunk& chunk);
   void cover(std::uint64_t index, std::uint64_t term, Duration elapsed, std::string state);
   void compact();
 
@@ -192,7 +190,7 @@ class Raft::Core {
   // ---- histories.cpp
   void act(const Recover& asked);
   bool may_follow(const History& newer);
-  void follow_history(const History& newer);
+  void adopt_history(const History& newer);
   void begin_history();
 
   // ---- persisting.cpp
@@ -207,7 +205,7 @@ class Raft::Core {
   void persist();
 
   // ---- set once
-  const Options options_;
+  const RaftOptions options_;
   const Rules rules_;
   Rng rng_;
   Log& log_sink_;

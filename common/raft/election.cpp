@@ -24,9 +24,7 @@ bool Raft::Core::stands() const {
   return change_under_way() && previous != nullptr && previous->votes(id_);
 }
 
-void Raft::Core::time_election() {
-  election_ = stands() ? now_ + between(options_.election_min, options_.election_max) : kNever;
-}
+void Raft::Core::time_election() { election_ = stands() ? now_ + between(options_.election_min, options_.election_max) : kNever; }
 
 void Raft::Core::election_is_due() {
   if (!stands()) {
@@ -55,8 +53,7 @@ void Raft::Core::heard_leader(const MemberId& leader) {
 }
 
 void Raft::Core::act(const LeaderGone& gone) {
-  if (mute_ != Mute::none || role_ == Role::leader || last_leader_.none() || gone.member != last_leader_)
-    return;
+  if (mute_ != Mute::none || role_ == Role::leader || last_leader_.none() || gone.member != last_leader_) return;
   if (!leader_gone_) quick_tries_ = kQuickTries;
   leader_gone_ = true;
   leader_ = {};
@@ -108,10 +105,9 @@ void Raft::Core::become_leader() {
   round_ = 0;
   next_broadcast_ = now_;
   followers_.clear();
-  follow_configuration();
+  adopt_configuration();
   own_first_ = log_.last_index() + 1;
-  log(LogLevel::info, "raft-leads",
-      {{"term", std::to_string(hard_.term)}, {"from", std::to_string(own_first_)}});
+  log(LogLevel::info, "raft-leads", {{"term", std::to_string(hard_.term)}, {"from", std::to_string(own_first_)}});
   if (with(Rule::own_term_entry)) {
     LogEntry first;
     first.kind = EntryKind::leader;
@@ -155,8 +151,7 @@ void Raft::Core::ask_for_votes(bool pre) {
   }
   granted_.insert(id_);
   time_retry(pre);
-  const wire::VoteRequest request{pre, pre ? hard_.term + 1 : hard_.term, log_.last_index(),
-                                  log_.last_term()};
+  const wire::VoteRequest request{pre, pre ? hard_.term + 1 : hard_.term, log_.last_index(), log_.last_term()};
   for (const MemberId& voter : configuration().voters)
     if (voter != id_) send(voter, request);
   count_votes();
@@ -216,8 +211,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::VoteRequest& 
   if (granted && request.pre) {
     // If two ask at the same time, the one with more of the log, or the larger id, goes first.
     const auto theirs = std::tie(request.last_term, request.last_index, from.sender);
-    if (role_ == Role::pre_candidate && theirs > std::make_tuple(log_.last_term(), log_.last_index(), id_))
-      become_follower(hard_.term, {});
+    if (role_ == Role::pre_candidate && theirs > std::make_tuple(log_.last_term(), log_.last_index(), id_)) become_follower(hard_.term, {});
   } else if (granted) {
     if (hard_.voted_for() != from.sender) {
       hard_.vote_for(from.sender);
@@ -240,8 +234,7 @@ void Raft::Core::act(const MayLead& owner) {
 }
 
 void Raft::Core::act(const TransferAsked& asked) {
-  if (role_ == Role::leader && !begin_transfer(asked.to))
-    log(LogLevel::warn, "raft-transfer-refused", {{"to", asked.to.text()}});
+  if (role_ == Role::leader && !begin_transfer(asked.to)) log(LogLevel::warn, "raft-transfer-refused", {{"to", asked.to.text()}});
 }
 
 bool Raft::Core::begin_transfer(MemberId to) {

@@ -15,8 +15,7 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest
   heard_leader(from.sender);
   clock_.told(request.elapsed, now_);
   // What is committed here is the same on every leader, so the request may begin before it.
-  if (request.prev_index >= commit_ &&
-      (request.prev_index > log_.last_index() || log_.term_at(request.prev_index) != request.prev_term))
+  if (request.prev_index >= commit_ && (request.prev_index > log_.last_index() || log_.term_at(request.prev_index) != request.prev_term))
     return refuse_append(from.sender, request);
   take_entries(request);
   const std::uint64_t verified = request.prev_index + request.entries.size();
@@ -30,15 +29,12 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::AppendRequest
   const bool only_heard = request.entries.empty();
   std::uint64_t match = with(Rule::ack_verified_only) ? verified : log_.last_index();
   if (only_heard && with(Rule::durable_before_send)) match = std::min(match, log_.durable());
-  send(from.sender, wire::AppendReply{request.round, true, match, request.prev_index, 0, 0},
-       only_heard ? 0 : match);
+  send(from.sender, wire::AppendReply{request.round, true, match, request.prev_index, 0, 0}, only_heard ? 0 : match);
 }
 
 // False for requests that a correct leader never sends.
 bool Raft::Core::sane(const wire::AppendRequest& request, std::uint64_t term) const {
-  if (request.prev_index > wire::kMostIndex - wire::kEntriesPerMessage ||
-      request.entries.size() > wire::kEntriesPerMessage)
-    return false;
+  if (request.prev_index > wire::kMostIndex - wire::kEntriesPerMessage || request.entries.size() > wire::kEntriesPerMessage) return false;
   std::uint64_t index = request.prev_index, newest = request.prev_term;
   for (const LogEntry& entry : request.entries) {
     if (entry.index != ++index || entry.term < newest || entry.term > term) return false;
@@ -68,7 +64,7 @@ void Raft::Core::take_entries(const wire::AppendRequest& request) {
     }
     log_.append(entry);
   }
-  if (reconfigured) follow_configuration();
+  if (reconfigured) adopt_configuration();
 }
 
 void Raft::Core::cut_from(std::uint64_t index) {

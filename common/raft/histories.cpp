@@ -20,8 +20,7 @@ void Raft::Core::act(const Recover& asked) {
   alone.payload = wire::encode_configuration({{id_}, {}, hard_.history.number});
   append_own(std::move(alone));
   election_ = now_;
-  log(LogLevel::warn, "raft-recovered",
-      {{"history", std::to_string(hard_.history.number)}, {"last", std::to_string(log_.last_index())}});
+  log(LogLevel::warn, "raft-recovered", {{"history", std::to_string(hard_.history.number)}, {"last", std::to_string(log_.last_index())}});
 }
 
 // Promises and messages of the older history no longer count.
@@ -43,7 +42,7 @@ void Raft::Core::begin_history() {
 // ---------------------------------------------------------------- the others
 
 // Only a leader of the newer history is followed, because it has this member in its configuration; and only by a
-// member that for Options::abandon_history heard no leader of its own: a majority that is alive has one by then and
+// member that for RaftOptions::abandon_history heard no leader of its own: a majority that is alive has one by then and
 // stays together. The time counts from the first such message, and anew after a pause, because the time of a stopped
 // process proves nothing.
 bool Raft::Core::may_follow(const History& newer) {
@@ -56,7 +55,7 @@ bool Raft::Core::may_follow(const History& newer) {
 
 // Drops all of the older log in one Persist that also holds the newer history, so that this member can never again
 // vote or acknowledge in the older one. It becomes a follower with an empty log, which the leader fills.
-void Raft::Core::follow_history(const History& newer) {
+void Raft::Core::adopt_history(const History& newer) {
   log(LogLevel::warn, "raft-history-given-up",
       {{"history", std::to_string(hard_.history.number)},
        {"for", std::to_string(newer.number)},

@@ -18,8 +18,7 @@ void Raft::Core::broadcast() {
   for (auto& [id, follower] : followers_) {
     if (needs_no_heartbeat(id, follower)) continue;
     const bool overdue = now_ - follower.moved >= options_.retry;
-    if (follower.state == State::replicate && !follower.window.empty() && overdue)
-      follower.probe_from(follower.match + 1);
+    if (follower.state == State::replicate && !follower.window.empty() && overdue) follower.probe_from(follower.match + 1);
     if (follower.state == State::probe) follower.paused = false;
     if (follower.state == State::snapshot) {
       if (overdue) follower.paused = false;
@@ -41,11 +40,10 @@ void Raft::Core::feed_all() {
 
 // A follower learns of a commit with the next message. With none in flight that would be the next heartbeat, for
 // which a client there would have to wait.
-void Raft::Core::tell_commit() {
+void Raft::Core::announce_commit() {
   if (role_ != Role::leader) return;
   for (auto& [id, follower] : followers_)
-    if (follower.state == State::replicate && follower.window.empty() && follower.told < commit_ &&
-        follower.next >= log_.first_index())
+    if (follower.state == State::replicate && follower.window.empty() && follower.told < commit_ && follower.next >= log_.first_index())
       send_entries(id, follower, 0);
 }
 
@@ -59,8 +57,7 @@ void Raft::Core::feed(const MemberId& id, Progress& follower) {
       return send_entries(id, follower, 0);
     case State::replicate:
       while (follower.window.size() < options_.window && follower.next <= log_.last_index())
-        send_entries(id, follower,
-                     std::clamp<std::size_t>(options_.message_entries, 1, wire::kEntriesPerMessage));
+        send_entries(id, follower, std::clamp<std::size_t>(options_.message_entries, 1, wire::kEntriesPerMessage));
       return;
     case State::snapshot:
       if (std::exchange(follower.paused, true)) return;
@@ -70,16 +67,15 @@ void Raft::Core::feed(const MemberId& id, Progress& follower) {
 
 // A learner that has everything elects nobody and counts for nothing: it only needs to know that there is a leader.
 bool Raft::Core::needs_no_heartbeat(const MemberId& id, const Progress& follower) const {
-  return !configuration().votes(id) && follower.state == State::replicate && follower.window.empty() &&
-         follower.next > log_.last_index() && now_ - follower.spoken < options_.learner_heartbeat;
+  return !configuration().votes(id) && follower.state == State::replicate && follower.window.empty() && follower.next > log_.last_index() &&
+         now_ - follower.spoken < options_.learner_heartbeat;
 }
 
 void Raft::Core::send_entries(const MemberId& id, Progress& follower, std::size_t most) {
   const std::uint64_t prev = follower.next - 1;
   wire::AppendRequest request{round_, prev, log_.term_at(prev), commit_, clock_.now(now_), {}};
   std::size_t bytes = 0;
-  for (std::uint64_t index = follower.next; index <= log_.last_index() && request.entries.size() < most;
-       ++index) {
+  for (std::uint64_t index = follower.next; index <= log_.last_index() && request.entries.size() < most; ++index) {
     const LogEntry& entry = log_.at(index);
     bytes += entry.payload.size();
     if (!request.entries.empty() && bytes > options_.message_bytes) break;
@@ -98,10 +94,8 @@ void Raft::Core::append_own(LogEntry entry) {
   entry.term = hard_.term;
   const Duration own = with(Rule::elapsed_from_leader) ? clock_.now(now_) : now_.time_since_epoch();
   Duration before{};
-  if (log_.last_index() >= log_.first_index())
-    before = log_.at(log_.last_index()).elapsed;
-  else if (snapshot_)
-    before = snapshot_->elapsed;
+  if (log_.last_index() >= log_.first_index()) before = log_.at(log_.last_index()).elapsed;
+  else if (snapshot_) before = snapshot_->elapsed;
   entry.elapsed = with(Rule::elapsed_from_leader) ? std::max(before, own) : own;
   if (entry.kind == EntryKind::configuration) {
     auto configuration = wire::decode_configuration(entry.payload);
@@ -110,17 +104,15 @@ void Raft::Core::append_own(LogEntry entry) {
   }
   const bool reconfigures = entry.kind == EntryKind::configuration;
   log_.append(std::move(entry));
-  if (reconfigures) follow_configuration();
+  if (reconfigures) adopt_configuration();
   feed_all();
   count_matches();
 }
 
-void Raft::Core::follow_configuration() {
+void Raft::Core::adopt_configuration() {
   if (role_ != Role::leader) {
-    if (!stands())
-      election_ = kNever;
-    else if (election_ == kNever)
-      time_election();
+    if (!stands()) election_ = kNever;
+    else if (election_ == kNever) time_election();
     return;
   }
   std::erase_if(followers_, [this](const auto& follower) { return !configuration().has(follower.first); });
@@ -164,15 +156,12 @@ void Raft::Core::refused(const MemberId& id, Progress& follower, const wire::App
   feed(id, follower);
 }
 
-std::uint64_t Raft::Core::own_durable() const {
-  return with(Rule::durable_before_send) ? log_.durable() : log_.last_index();
-}
+std::uint64_t Raft::Core::own_durable() const { return with(Rule::durable_before_send) ? log_.durable() : log_.last_index(); }
 
 void Raft::Core::count_matches() {
   if (role_ != Role::leader) return;
   std::vector<std::uint64_t> matches;
-  for (const MemberId& voter : configuration().voters)
-    matches.push_back(voter == id_ ? own_durable() : followers_.at(voter).match);
+  for (const MemberId& voter : configuration().voters) matches.push_back(voter == id_ ? own_durable() : followers_.at(voter).match);
   const std::uint64_t index = agreed(matches);
   if (index <= commit_) return;
   // An entry of an older term may be replaced even if a majority has it (thesis, figure 3.7): it is committed only
@@ -187,8 +176,7 @@ void Raft::Core::commit_to(std::uint64_t index) {
     out_->committed.push_back(log_.at(++applied_));
     applied_bytes_ += out_->committed.back().payload.size();
   }
-  if (applied_ - snapshot_index() >= options_.snapshot_every ||
-      applied_bytes_ >= options_.snapshot_every_bytes)
+  if (applied_ - snapshot_index() >= options_.snapshot_every || applied_bytes_ >= options_.snapshot_every_bytes)
     out_->snapshot_wanted = true;
   for (; !pending_.empty() && pending_.front().index <= commit_; pending_.pop_front()) {
     const Pending& done = pending_.front();
@@ -196,16 +184,14 @@ void Raft::Core::commit_to(std::uint64_t index) {
   }
   if (role_ != Role::leader) return;
   ready_ = ready_ || commit_ >= own_first_;
-  if (!voter() && !change_under_way())
-    become_follower(hard_.term, {});  // this leader was removed, and the entry that says so is committed
+  if (!voter() && !change_under_way()) become_follower(hard_.term, {});  // this leader was removed, and the entry that says so is committed
 }
 
 // A leader that is cut off from the majority could neither commit nor know whether another one leads.
 void Raft::Core::check_quorum() {
   if (!with(Rule::check_quorum) || just_resumed()) return;
   std::vector<Instant> heard;
-  for (const MemberId& voter : configuration().voters)
-    heard.push_back(voter == id_ ? now_ : followers_.at(voter).heard);
+  for (const MemberId& voter : configuration().voters) heard.push_back(voter == id_ ? now_ : followers_.at(voter).heard);
   if (now_ - agreed(heard) < options_.check_quorum) return;
   log(LogLevel::warn, "raft-without-quorum", {{"term", std::to_string(hard_.term)}});
   become_follower(hard_.term, {});

@@ -8,9 +8,7 @@
 
 namespace dtrain::raft {
 
-bool Raft::Core::hard_durable() const {
-  return !with(Rule::durable_before_send) || (!hard_waits_ && !hard_in_flight_);
-}
+bool Raft::Core::hard_durable() const { return !with(Rule::durable_before_send) || (!hard_waits_ && !hard_in_flight_); }
 
 void Raft::Core::send(const MemberId& to, wire::RaftBody body, std::uint64_t durable_to) {
   send(Send{to, {header(), std::move(body)}}, durable_to);
@@ -33,8 +31,7 @@ void Raft::Core::send(Send send, std::uint64_t durable_to) {
 
 // Drops acknowledgements of entries that were cut off before they were handed to the disk, and will never be durable.
 void Raft::Core::drop_waiting_from(std::uint64_t index) {
-  std::erase_if(waiting_,
-                [index](const Waiting& waiting) { return waiting.index != 0 && waiting.index >= index; });
+  std::erase_if(waiting_, [index](const Waiting& waiting) { return waiting.index != 0 && waiting.index >= index; });
 }
 
 void Raft::Core::persist() {
@@ -56,10 +53,8 @@ void Raft::Core::persist() {
   persist.entries = std::move(batch.entries);
   std::deque<Waiting> later;
   for (Waiting& waiting : waiting_) {
-    if (waiting.index <= log_.handed())
-      persist.sends.push_back(std::move(waiting.send));
-    else
-      later.push_back(std::move(waiting));
+    if (waiting.index <= log_.handed()) persist.sends.push_back(std::move(waiting.send));
+    else later.push_back(std::move(waiting));
   }
   waiting_ = std::move(later);
   in_flight_ = true;

@@ -23,19 +23,19 @@ struct Progress {
   Progress(std::uint64_t last_index, Instant now) : next(last_index + 1), heard(now), moved(now) {}
 
   State state = State::probe;
-  std::uint64_t match = 0;           // entries up to this one are durable there
-  std::uint64_t next = 1;            // the next entry to send; above `match`
-  std::uint64_t told = 0;            // the commit index in the newest message to it
-  std::uint64_t round = 0;           // the newest broadcast that it answered
-  Instant heard;                     // when its last message of this term arrived
-  Instant moved;                     // when it last acknowledged something, or was sent something with nothing else in flight
-  Instant spoken{};                  // when it was last sent anything
-  bool paused = false;               // probe, snapshot: waiting for an answer
-  std::deque<std::uint64_t> window;  // replicate: last index of each message in flight, ascending
+  std::uint64_t match = 0;                         // entries up to this one are durable there
+  std::uint64_t next = 1;                          // the next entry to send; above `match`
+  std::uint64_t told = 0;                          // the commit index in the newest message to it
+  std::uint64_t round = 0;                         // the newest broadcast that it answered
+  Instant heard;                                   // when its last message of this term arrived
+  Instant moved;                                   // when it last acknowledged something, or was sent something with nothing else in flight
+  Instant spoken{};                                // when it was last sent anything
+  bool paused = false;                             // probe, snapshot: waiting for an answer
+  std::deque<std::uint64_t> window;                // replicate: last index of each message in flight, ascending
   std::shared_ptr<const StoredSnapshot> snapshot;  // the snapshot that is being sent
   std::uint64_t offset = 0;                        // in the snapshot, of the chunk that it wants next
-  bool needs_state = false;  // the snapshot, though it has the entries: SendState
-  std::uint64_t owed = 0;  // last entry that existed when it got its snapshot; entries up to there are kept for it
+  bool needs_state = false;                        // the snapshot, though it has the entries: SendState
+  std::uint64_t owed = 0;                          // last entry that existed when it got its snapshot; entries up to there are kept for it
 
   void probe_from(std::uint64_t index) {
     state = State::probe;

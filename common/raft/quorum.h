@@ -8,9 +8,7 @@
 
 namespace dtrain::raft {
 
-constexpr std::size_t majority(std::size_t voters) {
-  return voters / 2 + 1;
-}
+constexpr std::size_t majority(std::size_t voters) { return voters / 2 + 1; }
 
 // The largest value that a majority has reached, given one value for each voter and at least one voter. Reorders the values.
 template <class T>

@@ -63,9 +63,7 @@ enum class ChangeKind : std::uint8_t {
   demote,   // a voter becomes a learner
   remove,   // a voter or learner leaves the configuration
 };
-constexpr ChangeKind enum_last(ChangeKind) {
-  return ChangeKind::remove;
-}
+constexpr ChangeKind enum_last(ChangeKind) { return ChangeKind::remove; }
 struct ChangeAsked {
   std::uint64_t number = 0;
   ChangeKind kind{};
@@ -109,8 +107,8 @@ struct SendState {
   MemberId to;
 };
 
-using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked,
-                           TransferAsked, LeaderGone, Snapshotted, Recover, MayLead, WantState, SendState>;
+using Input = std::variant<Tick, Received, Persisted, PersistFailed, Propose, ReadAsked, ChangeAsked, TransferAsked, LeaderGone,
+                           Snapshotted, Recover, MayLead, WantState, SendState>;
 
 // ---- what to do
 struct Send {
@@ -147,9 +145,7 @@ enum class Refusal : std::uint8_t {
   full,        // there is no room for another voter or learner
   unknown,     // leadership was lost: the entry may or may not be committed. Repeat with the same request id
 };
-constexpr Refusal enum_last(Refusal) {
-  return Refusal::unknown;
-}
+constexpr Refusal enum_last(Refusal) { return Refusal::unknown; }
 const char* to_string(Refusal refusal);  // "not-leader"
 
 // A Propose or ChangeAsked gets exactly one answer, unless the process ends: committed (its entry is in `committed`
@@ -164,9 +160,7 @@ struct Answer {
 };
 
 enum class Role : std::uint8_t { follower, pre_candidate, candidate, leader };
-constexpr Role enum_last(Role) {
-  return Role::leader;
-}
+constexpr Role enum_last(Role) { return Role::leader; }
 const char* to_string(Role role);
 struct Leadership {  // set if it changed in this step
   std::uint64_t term = 0;
@@ -182,8 +176,7 @@ struct Outputs {
   // before the first entry.
   bool forgotten = false;
   std::optional<StoredSnapshot> installed;  // replaces the owner's state; comes before `committed`
-  std::vector<LogEntry>
-      committed;  // in order, each once per life; after a start they begin after the stored snapshot
+  std::vector<LogEntry> committed;          // in order, each once per life; after a start they begin after the stored snapshot
   std::vector<Answer> answers;
   std::optional<Leadership> leadership;
   bool snapshot_wanted = false;  // the log is long: a Snapshotted is welcome
@@ -197,7 +190,7 @@ struct FollowerView {
   std::uint64_t match = 0, next = 0;
   bool snapshot = false;  // it is being sent one
   Duration silent{};      // since its last message
-  bool waits = false;     // it waits for its turn to be sent one (Options::snapshots_under_way)
+  bool waits = false;     // it waits for its turn to be sent one (RaftOptions::snapshots_under_way)
 };
 struct Counters {
   std::uint64_t elections = 0,  // terms that this member began
@@ -211,15 +204,13 @@ struct Counters {
 };
 // Why a member does not vote.
 enum class Mute : std::uint8_t { none, disk_failed, stale_life };
-constexpr Mute enum_last(Mute) {
-  return Mute::stale_life;
-}
+constexpr Mute enum_last(Mute) { return Mute::stale_life; }
 const char* to_string(Mute mute);
 
 class Raft {
  public:
   // `stored` comes from store(), found() or recovered(); empty: the member waits to be added.
-  Raft(Self self, Options options, Rng rng, Log& log, Stored stored);
+  Raft(Self self, RaftOptions options, Rng rng, Log& log, Stored stored);
   ~Raft();
   Raft(Raft&&) noexcept;
 
@@ -238,7 +229,7 @@ class Raft {
   const MemberId& leader() const;              // none: not known
   Instant heard() const;                       // when the leader was last heard; not while this member leads
   Mute mute() const;                           // none: this member votes
-  bool settled() const;                        // all others know this life, or have had Options::settle to object
+  bool settled() const;                        // all others know this life, or have had RaftOptions::settle to object
   const Configuration& configuration() const;  // the one in force: the newest in the log
   std::uint64_t commit() const;
   std::uint64_t first_index() const;  // of the entries in memory

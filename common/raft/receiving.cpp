@@ -14,12 +14,8 @@ template <class T>
 bool is(const RaftMessage& message) {
   return std::holds_alternative<T>(message.body);
 }
-bool of_a_leader(const RaftMessage& message) {
-  return is<wire::AppendRequest>(message) || is<wire::SnapshotChunk>(message);
-}
-bool about_lives(const RaftMessage& message) {
-  return is<wire::Fenced>(message) || is<wire::Hello>(message) || is<wire::Welcome>(message);
-}
+bool of_a_leader(const RaftMessage& message) { return is<wire::AppendRequest>(message) || is<wire::SnapshotChunk>(message); }
+bool about_lives(const RaftMessage& message) { return is<wire::Fenced>(message) || is<wire::Hello>(message) || is<wire::Welcome>(message); }
 
 }  // namespace
 
@@ -30,8 +26,7 @@ void Raft::Core::act(const Received& received) {
   if (const auto* fenced = std::get_if<wire::Fenced>(&message.body)) return receive(from, *fenced);
   if (!admits(message)) return;
   adopt_term(message);
-  if (from.term < hard_.term && (of_a_leader(message) || is<wire::TimeoutNow>(message)))
-    return answer_old_leader(message);
+  if (from.term < hard_.term && (of_a_leader(message) || is<wire::TimeoutNow>(message))) return answer_old_leader(message);
   std::visit([&](const auto& body) { receive(from, body); }, message.body);
 }
 
@@ -53,7 +48,7 @@ bool Raft::Core::admits(const RaftMessage& message) {
       if (!newer) send(from.sender, wire::Fenced{wire::FenceReason::other_history, {}, from.life});
       return false;
     }
-    follow_history(from.history);
+    adopt_history(from.history);
   }
   return !with(Rule::fresh_life_only) || knows_life(from);
 }
@@ -92,8 +87,7 @@ void Raft::Core::forget_strangers() {
   hard_changed();
   // A welcome that waits for the disk would claim what will not be there.
   std::erase_if(waiting_, [this](const Waiting& waiting) {
-    return std::holds_alternative<wire::Welcome>(waiting.send.message.body) &&
-           !configuration().has(waiting.send.to);
+    return std::holds_alternative<wire::Welcome>(waiting.send.message.body) && !configuration().has(waiting.send.to);
   });
 }
 
@@ -119,12 +113,10 @@ void Raft::Core::answer_old_leader(const RaftMessage& message) {
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::Fenced& fenced) {
   if (fenced.yours != life_) return;  // meant for an earlier life
   switch (fenced.reason) {
-    case wire::FenceReason::other_history:
-      return;  // its leader will contact this member if it wants it
+    case wire::FenceReason::other_history: return;  // its leader will contact this member if it wants it
     case wire::FenceReason::stale_life: {
       // Any sender may say so: an old copy has an old configuration and may not know the present members.
-      const bool newer = fenced.seen.number > life_.number ||
-                         (fenced.seen.number == life_.number && fenced.seen.mark != life_.mark);
+      const bool newer = fenced.seen.number > life_.number || (fenced.seen.number == life_.number && fenced.seen.mark != life_.mark);
       if (from.history == hard_.history && newer && with(Rule::fresh_life_only)) go_mute(Mute::stale_life);
       return;
     }
@@ -138,15 +130,14 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::Hello&) {
 }
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::Welcome& welcome) {
-  if (welcome.yours != life_ || strangers_to_life_.erase(from.sender) == 0 || !strangers_to_life_.empty())
-    return;
+  if (welcome.yours != life_ || strangers_to_life_.erase(from.sender) == 0 || !strangers_to_life_.empty()) return;
   settled_at_ = std::min(settled_at_, now_);
   next_hello_ = kNever;
   if (voter() && configuration().voters.size() == 1) election_ = std::min(election_, now_);
 }
 
 // A member whose directory is an old copy has forgotten votes and entries that others count on. Before it votes or
-// acknowledges, the others are told of its life and have Options::settle to object. A member that cannot be reached
+// acknowledges, the others are told of its life and have RaftOptions::settle to object. A member that cannot be reached
 // cannot object; without a majority of witnesses no more is possible (docs/consensus.md).
 void Raft::Core::greet() {
   next_hello_ = kNever;

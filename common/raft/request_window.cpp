@@ -18,8 +18,7 @@ std::uint64_t get(std::string_view bytes, std::size_t at) {
 }
 
 Status damaged(const char* why) {
-  return fail(ErrorCode::damaged, std::string("could not read the request window: ") + why,
-              "take the snapshot of another member");
+  return fail(ErrorCode::damaged, std::string("could not read the request window: ") + why, "take the snapshot of another member");
 }
 
 }  // namespace
@@ -39,8 +38,7 @@ RequestWindow::Judged RequestWindow::judge(const RequestId& request, std::uint64
 
 // An entry this old was minted before it was applied, so a repetition of its request is too old by now.
 void RequestWindow::forget_before(std::uint64_t index) {
-  for (; !order_.empty() && order_.front().index < index; order_.pop_front())
-    applied_.erase(order_.front().id);
+  for (; !order_.empty() && order_.front().index < index; order_.pop_front()) applied_.erase(order_.front().id);
 }
 
 std::string RequestWindow::encode() const {
@@ -63,8 +61,7 @@ Status RequestWindow::decode(std::string_view bytes) {
   for (std::size_t at = 0; at < bytes.size(); at += kRecordBytes) {
     const Applied record{get(bytes, at), {get(bytes, at + 8), get(bytes, at + 16)}};
     if (record.index <= before) return damaged("records out of order");
-    if (record.id.none() || !applied.emplace(record.id, record.index).second)
-      return damaged("a request without an id, or twice");
+    if (record.id.none() || !applied.emplace(record.id, record.index).second) return damaged("a request without an id, or twice");
     before = record.index;
     order.push_back(record);
   }

@@ -39,8 +39,7 @@ class RequestWindow {
     std::uint64_t index = 0;  // of the entry that applied it
   };
 
-  explicit RequestWindow(Rules rules = Rules(), std::uint64_t window = kRequestWindow)
-      : rules_(rules), window_(window) {}
+  explicit RequestWindow(Rules rules = Rules(), std::uint64_t window = kRequestWindow) : rules_(rules), window_(window) {}
 
   // Judges the request in the entry `index`. Indices ascend from call to call.
   Judged judge(const RequestId& request, std::uint64_t index);

@@ -32,8 +32,6 @@ static_assert(std::size(kNames) == kLast + 1);
 
 }  // namespace
 
-std::span<const std::string_view> rule_names(Rule) {
-  return kNames;
-}
+std::span<const std::string_view> rule_names(Rule) { return kNames; }
 
 }  // namespace dtrain::raft

@@ -43,8 +43,7 @@ void Raft::Core::compact() {
   }
   std::uint64_t keep_from = snapshot_index() + 1;
   std::size_t bytes = 0;
-  while (keep_from > log_.first_index() &&
-         (keep_from > wanted || snapshot_index() - keep_from + 1 < options_.kept_entries)) {
+  while (keep_from > log_.first_index() && (keep_from > wanted || snapshot_index() - keep_from + 1 < options_.kept_entries)) {
     bytes += sizeof(LogEntry) + log_.at(keep_from - 1).payload.size();  // most payloads are small
     if (bytes > options_.kept_bytes) break;
     --keep_from;
@@ -84,14 +83,12 @@ void Raft::Core::send_chunk(const MemberId& id, Progress& follower) {
   chunk.round = round_;
   chunk.index = snapshot.index;
   chunk.term = snapshot.term;
-  if (auto configuration = wire::decode_configuration(snapshot.configuration))
-    chunk.configuration = *std::move(configuration);
+  if (auto configuration = wire::decode_configuration(snapshot.configuration)) chunk.configuration = *std::move(configuration);
   chunk.snapshot_elapsed = snapshot.elapsed;
   chunk.elapsed = clock_.now(now_);
   chunk.total = snapshot.payload.size();
   chunk.offset = follower.offset;
-  chunk.bytes = snapshot.payload.substr(follower.offset,
-                                        std::min(options_.snapshot_chunk_bytes, wire::kSnapshotChunkBytes));
+  chunk.bytes = snapshot.payload.substr(follower.offset, std::min(options_.snapshot_chunk_bytes, wire::kSnapshotChunkBytes));
   follower.moved = now_;
   send(id, std::move(chunk));
 }
@@ -126,9 +123,8 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotReply
 
 void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk& chunk) {
   const bool another_leads = role_ == Role::leader || (!last_leader_.none() && last_leader_ != from.sender);
-  const bool fits = chunk.index != 0 && chunk.term != 0 && chunk.term <= from.term &&
-                    chunk.total <= options_.snapshot_bytes && chunk.offset <= chunk.total &&
-                    chunk.bytes.size() <= chunk.total - chunk.offset;
+  const bool fits = chunk.index != 0 && chunk.term != 0 && chunk.term <= from.term && chunk.total <= options_.snapshot_bytes &&
+                    chunk.offset <= chunk.total && chunk.bytes.size() <= chunk.total - chunk.offset;
   if (another_leads || !fits || chunk.configuration.voters.empty()) {
     ++counters_.dropped;
     return;
@@ -139,20 +135,17 @@ void Raft::Core::receive(const wire::RaftHeader& from, const wire::SnapshotChunk
   if (matches) commit_to(chunk.index);  // a snapshot holds only committed entries, and the log here agrees with it
   if (chunk.index <= commit_ && !replaces_state(chunk)) {
     incoming_.reset();
-    return say_installed(from.sender, chunk);
+    return answer_installed(from.sender, chunk);
   }
-  const bool goes_on = incoming_ && incoming_->from == from.sender && incoming_->index == chunk.index &&
-                       incoming_->term == chunk.term && incoming_->total == chunk.total;
+  const bool goes_on = incoming_ && incoming_->from == from.sender && incoming_->index == chunk.index && incoming_->term == chunk.term &&
+                       incoming_->total == chunk.total;
   if (!goes_on) incoming_ = Incoming{from.sender, chunk.index, chunk.term, chunk.total, {}};
   if (chunk.offset == incoming_->bytes.size()) incoming_->bytes += chunk.bytes;
   if (incoming_->bytes.size() < chunk.total)
-    return send(from.sender, wire::SnapshotReply{settled() ? chunk.round : 0, chunk.index,
-                                                 incoming_->bytes.size(), false});
-  if (replaces_state(chunk))
-    take_state(chunk);
-  else
-    install(chunk);
-  say_installed(from.sender, chunk);
+    return send(from.sender, wire::SnapshotReply{settled() ? chunk.round : 0, chunk.index, incoming_->bytes.size(), false});
+  if (replaces_state(chunk)) take_state(chunk);
+  else install(chunk);
+  answer_installed(from.sender, chunk);
 }
 
 // True if only the state is replaced: the snapshot's last entry is here, and so are all later ones.
@@ -173,16 +166,14 @@ void Raft::Core::take_state(const wire::SnapshotChunk& chunk) {
 }
 
 // As with entries, nothing is acknowledged before this member is settled; the leader then sends its last chunk again.
-void Raft::Core::say_installed(const MemberId& to, const wire::SnapshotChunk& chunk) {
+void Raft::Core::answer_installed(const MemberId& to, const wire::SnapshotChunk& chunk) {
   if (settled()) send(to, wire::SnapshotReply{chunk.round, chunk.index, chunk.total, true}, chunk.index);
 }
 
 void Raft::Core::install(const wire::SnapshotChunk& chunk) {
-  const Configuration& carried =
-      with(Rule::snapshot_carries_config) ? chunk.configuration : Configuration(configuration());
+  const Configuration& carried = with(Rule::snapshot_carries_config) ? chunk.configuration : Configuration(configuration());
   snapshot_ = std::make_shared<const StoredSnapshot>(
-      StoredSnapshot{chunk.index, chunk.term, std::move(incoming_->bytes),
-                     wire::encode_configuration(carried), chunk.snapshot_elapsed});
+      StoredSnapshot{chunk.index, chunk.term, std::move(incoming_->bytes), wire::encode_configuration(carried), chunk.snapshot_elapsed});
   incoming_.reset();
   snapshot_waits_ = snapshot_resets_ = true;
   wants_state_ = false;
@@ -193,7 +184,7 @@ void Raft::Core::install(const wire::SnapshotChunk& chunk) {
   applied_bytes_ = 0;
   out_->installed = *snapshot_;
   ++counters_.snapshots_installed;
-  follow_configuration();
+  adopt_configuration();
   log(LogLevel::info, "raft-snapshot-installed", {{"index", std::to_string(chunk.index)}});
 }
 

@@ -7,12 +7,8 @@ namespace dtrain::raft {
 
 namespace {
 
-std::uint64_t base_index(const Stored& stored) {
-  return stored.snapshot ? stored.snapshot->index : 0;
-}
-std::uint64_t base_term(const Stored& stored) {
-  return stored.snapshot ? stored.snapshot->term : 0;
-}
+std::uint64_t base_index(const Stored& stored) { return stored.snapshot ? stored.snapshot->index : 0; }
+std::uint64_t base_term(const Stored& stored) { return stored.snapshot ? stored.snapshot->term : 0; }
 Duration last_elapsed(const Stored& stored) {
   if (!stored.log.empty()) return stored.log.back().elapsed;
   return stored.snapshot ? stored.snapshot->elapsed : Duration{};
@@ -26,7 +22,7 @@ Configuration configuration_in(const std::string& bytes) {
 
 }  // namespace
 
-Raft::Core::Core(Self self, Options options, Rng rng, Log& log, Stored stored)
+Raft::Core::Core(Self self, RaftOptions options, Rng rng, Log& log, Stored stored)
     : options_(std::move(options)),
       rules_(options_.broken_rule),
       rng_(rng),
@@ -35,13 +31,11 @@ Raft::Core::Core(Self self, Options options, Rng rng, Log& log, Stored stored)
       life_{self.life, 0},
       hard_(std::move(stored.hard)),
       log_(base_index(stored), base_term(stored), stored.log),
-      configurations_(base_index(stored),
-                      stored.snapshot ? configuration_in(stored.snapshot->configuration) : Configuration{}),
+      configurations_(base_index(stored), stored.snapshot ? configuration_in(stored.snapshot->configuration) : Configuration{}),
       clock_(last_elapsed(stored)) {
   life_.mark = rng_.next();
   for (const LogEntry& entry : stored.log)
-    if (entry.kind == EntryKind::configuration)
-      configurations_.push(entry.index, configuration_in(entry.payload));
+    if (entry.kind == EntryKind::configuration) configurations_.push(entry.index, configuration_in(entry.payload));
   commit_ = applied_ = base_index(stored);
   if (stored.snapshot) snapshot_ = std::make_shared<const StoredSnapshot>(*std::move(stored.snapshot));
   if (hard_.stale && with(Rule::fresh_life_only)) mute_ = Mute::stale_life;
@@ -51,10 +45,8 @@ Raft::Core::Core(Self self, Options options, Rng rng, Log& log, Stored stored)
 void Raft::Core::step(Instant now, const Input& input, Outputs& out, bool more) {
   now_ = started_ ? std::max(now, now_) : now;
   out_ = &out;
-  if (started_)
-    note_stall();
-  else
-    start();
+  if (started_) note_stall();
+  else start();
   std::visit([this](const auto& what) { act(what); }, input);
   run_timers();
   finish(more);
@@ -108,12 +100,11 @@ void Raft::Core::run_leader_timers() {
 
 void Raft::Core::finish(bool more) {
   if (!more) {
-    tell_commit();
+    announce_commit();
     persist();
   }
   const Leadership is{hard_.term, role_, leader_, ready_};
-  if (is.term == told_.term && is.role == told_.role && is.leader == told_.leader && is.ready == told_.ready)
-    return;
+  if (is.term == told_.term && is.role == told_.role && is.leader == told_.leader && is.ready == told_.ready) return;
   told_ = is;
   out_->leadership = is;
 }
@@ -127,15 +118,14 @@ Instant Raft::Core::deadline() const {
 
 Duration Raft::Core::between(Duration from, Duration to) {
   if (to <= from) return from;
-  return from +
-         Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>((to - from).count()))));
+  return from + Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>((to - from).count()))));
 }
 
 std::vector<FollowerView> Raft::Core::followers(Instant now) const {
   std::vector<FollowerView> views;
   for (const auto& [id, follower] : followers_)
-    views.push_back({id, configuration().votes(id), follower.match, follower.next,
-                     follower.state == Progress::State::snapshot, now - follower.heard, snapshot_waits(id, follower)});
+    views.push_back({id, configuration().votes(id), follower.match, follower.next, follower.state == Progress::State::snapshot,
+                     now - follower.heard, snapshot_waits(id, follower)});
   return views;
 }
 
@@ -145,8 +135,7 @@ std::size_t Raft::Core::memory_bytes() const {
   for (const auto& [id, follower] : followers_)
     if (follower.snapshot && follower.snapshot != snapshot_) bytes += follower.snapshot->payload.size();
   if (incoming_) bytes += incoming_->bytes.size();
-  return bytes + (waiting_.size() + held_.size()) * sizeof(Waiting) + pending_.size() * sizeof(Pending) +
-         reads_.size() * sizeof(Read);
+  return bytes + (waiting_.size() + held_.size()) * sizeof(Waiting) + pending_.size() * sizeof(Pending) + reads_.size() * sizeof(Read);
 }
 
 }  // namespace dtrain::raft

@@ -12,20 +12,16 @@ void store(Stored& disk, const Persist& persist) {
   if (persist.hard) disk.hard = *persist.hard;
   if (persist.snapshot) {
     disk.snapshot = *persist.snapshot;
-    const auto gone = [&](const LogEntry& entry) {
-      return persist.reset_log || entry.index <= persist.snapshot->index;
-    };
+    const auto gone = [&](const LogEntry& entry) { return persist.reset_log || entry.index <= persist.snapshot->index; };
     std::erase_if(disk.log, gone);
   }
-  if (persist.truncate_from)
-    std::erase_if(disk.log, [&](const LogEntry& entry) { return entry.index >= *persist.truncate_from; });
+  if (persist.truncate_from) std::erase_if(disk.log, [&](const LogEntry& entry) { return entry.index >= *persist.truncate_from; });
   disk.log.insert(disk.log.end(), persist.entries.begin(), persist.entries.end());
 }
 
 namespace {
 
-LogEntry configuration_entry(std::uint64_t index, std::uint64_t term, const Configuration& configuration,
-                             Duration elapsed) {
+LogEntry configuration_entry(std::uint64_t index, std::uint64_t term, const Configuration& configuration, Duration elapsed) {
   return {index, term, wire::encode_configuration(configuration), EntryKind::configuration, elapsed};
 }
 

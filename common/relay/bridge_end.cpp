@@ -21,8 +21,7 @@ Status BridgeEnd::receive(Instant now, const wire::BridgeMessage& message) {
   heard_ = asked_ = now;
   if (ended_) return {};
   switch (message.word) {
-    case wire::BridgeWord::hello:
-      return broken("it began a second time");
+    case wire::BridgeWord::hello: return broken("it began a second time");
     case wire::BridgeWord::data:
       if (message.bytes.size() > allowed_) return broken("more was sent than was allowed");
       allowed_ -= message.bytes.size();
@@ -32,14 +31,9 @@ Status BridgeEnd::receive(Instant now, const wire::BridgeMessage& message) {
       if (message.count > kBridgeWindowBytes - credit_) return broken("more was allowed than was sent");
       credit_ += message.count;
       break;
-    case wire::BridgeWord::ping:
-      owes_pong_ = true;
-      break;
-    case wire::BridgeWord::pong:
-      break;
-    case wire::BridgeWord::end:
-      ended_ = true;
-      break;
+    case wire::BridgeWord::ping: owes_pong_ = true; break;
+    case wire::BridgeWord::pong: break;
+    case wire::BridgeWord::end: ended_ = true; break;
   }
   return {};
 }

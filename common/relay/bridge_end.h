@@ -46,7 +46,7 @@ class BridgeEnd {
  private:
   std::string waiting_;
   std::size_t delivered_ = 0;                 // part of waiting_
-  std::size_t unanswered_ = 0;                 // bytes handed on for which no allow was sent yet
+  std::size_t unanswered_ = 0;                // bytes handed on for which no allow was sent yet
   std::size_t allowed_ = kBridgeWindowBytes;  // bytes that the other side may still send
   std::size_t credit_ = kBridgeWindowBytes;   // bytes that this side may still send
   Instant heard_, asked_;

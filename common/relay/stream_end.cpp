@@ -28,9 +28,7 @@ StreamEnd::StreamEnd(Instant now, std::uint64_t stream, std::uint64_t allowed)
   open_.stream = stream;
 }
 
-void StreamEnd::write(std::string_view bytes) {
-  out_.append(bytes);
-}
+void StreamEnd::write(std::string_view bytes) { out_.append(bytes); }
 
 void StreamEnd::consume(std::size_t bytes) {
   CHECK(bytes <= readable().size());

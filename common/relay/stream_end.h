@@ -62,14 +62,14 @@ class StreamEnd {
   wire::RelayData message(Instant now);
 
   const bool opener_;
-  wire::RelayOpen open_;       // accepting end: only the number is set
-  bool confirmed_;             // the other end was heard
-  std::string out_;            // from out_start_ on: written and not acknowledged
+  wire::RelayOpen open_;  // accepting end: only the number is set
+  bool confirmed_;        // the other end was heard
+  std::string out_;       // from out_start_ on: written and not acknowledged
   std::size_t out_start_ = 0;
   std::uint64_t acknowledged_ = 0, sent_ = 0;  // offsets in what was written; sent_ goes back to send again
   std::uint64_t highest_sent_ = 0;
   std::uint64_t may_send_to_ = 0;
-  std::string in_;             // from in_start_ on: received and not consumed
+  std::string in_;  // from in_start_ on: received and not consumed
   std::size_t in_start_ = 0;
   std::uint64_t received_ = 0, consumed_ = 0, told_allowed_ = 0;
   bool answer_due_ = false;

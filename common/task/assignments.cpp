@@ -6,8 +6,7 @@
 
 namespace dtrain::task {
 
-std::pair<Assignments::Tasks::const_iterator, Assignments::Tasks::const_iterator> Assignments::of(
-    JobId job) const {
+std::pair<Assignments::Tasks::const_iterator, Assignments::Tasks::const_iterator> Assignments::of(JobId job) const {
   return {tasks_.lower_bound(AssignmentId{job, 0, {}}), tasks_.lower_bound(AssignmentId{job + 1, 0, {}})};
 }
 
@@ -20,10 +19,8 @@ void Assignments::adopt(std::vector<FoundShim> found) {
 }
 
 void Assignments::found_frozen(const AssignmentId& id, bool frozen) {
-  if (frozen && found_.contains(id))
-    found_frozen_.insert(id);
-  else
-    found_frozen_.erase(id);
+  if (frozen && found_.contains(id)) found_frozen_.insert(id);
+  else found_frozen_.erase(id);
 }
 
 void Assignments::update(Instant now, const JobOrder& order) {
@@ -40,8 +37,8 @@ void Assignments::update(Instant now, const JobOrder& order) {
   }
   for (const auto& t : order.tasks) {
     // The task was given back to this host, which may or may not have seen it ordered away in between.
-    if (const auto old = tasks_.find(t.id); old != tasks_.end() && old->second->over() &&
-                                            (unwanted_.erase(t.id) > 0 || old->second->order().placed != t.placed))
+    if (const auto old = tasks_.find(t.id);
+        old != tasks_.end() && old->second->over() && (unwanted_.erase(t.id) > 0 || old->second->order().placed != t.placed))
       tasks_.erase(old);
     if (Task* known = find(t.id)) {
       known->update(now, t);
@@ -106,8 +103,7 @@ void Assignments::settle(Instant now, JobId job) {
   // A task that is over and reported stays until its order is withdrawn: the ledger then knows that it ended.
   const auto [first, last] = of(job);
   for (auto it = first; it != last;) {
-    const bool gone =
-        it->second->over() && !it->second->dirty() && it->second->order().desire == Desire::kill;
+    const bool gone = it->second->over() && !it->second->dirty() && it->second->order().desire == Desire::kill;
     if (gone) unwanted_.erase(it->first);
     it = gone ? tasks_.erase(it) : std::next(it);
   }
@@ -161,9 +157,8 @@ bool Assignments::may_run(const AssignmentId& id) const {
 }
 
 bool Assignments::settled() const {
-  const bool none = std::none_of(tasks_.begin(), tasks_.end(), [](const auto& entry) {
-    return entry.second->order().desire == Desire::kill && !entry.second->over();
-  });
+  const bool none = std::none_of(tasks_.begin(), tasks_.end(),
+                                 [](const auto& entry) { return entry.second->order().desire == Desire::kill && !entry.second->over(); });
   return none && ending_.empty() && found_.empty();
 }
 
@@ -178,9 +173,8 @@ bool Assignments::budget_allows(const AssignmentId& id) const {
 
 bool Assignments::halt_expected(const AssignmentId& id) const {
   const auto [first, last] = of(id.job);
-  return std::any_of(first, last, [&](const auto& entry) {
-    return entry.first.generation == id.generation && entry.second->awaits_coordinator();
-  });
+  return std::any_of(first, last,
+                     [&](const auto& entry) { return entry.first.generation == id.generation && entry.second->awaits_coordinator(); });
 }
 
 bool Assignments::stands_still(const AssignmentId& id, bool beside_leased) const {
@@ -191,20 +185,17 @@ bool Assignments::stands_still(const AssignmentId& id, bool beside_leased) const
   const auto [first, last] = of(id.job);
   // A task that an order froze does not count: it stays frozen until the order ends, and the ps that the order waits
   // for must not wait for it.
-  return std::any_of(first, last, [&](const auto& entry) {
-    return alike(entry.first) && entry.second->lease_frozen() && !entry.second->order().freeze;
-  });
+  return std::any_of(
+      first, last, [&](const auto& entry) { return alike(entry.first) && entry.second->lease_frozen() && !entry.second->order().freeze; });
 }
 
 bool Assignments::predecessor_gone(const AssignmentId& id) const {
   if (broken_rule == "kill-before-next-generation") return true;
   const auto [first, last] = of(id.job);
-  const bool tasks_over = std::all_of(first, last, [&](const auto& entry) {
-    return entry.first.generation >= id.generation || entry.second->over();
-  });
+  const bool tasks_over =
+      std::all_of(first, last, [&](const auto& entry) { return entry.first.generation >= id.generation || entry.second->over(); });
   const auto shim = ending_.lower_bound(AssignmentId{id.job, 0, {}});
-  const bool shims_gone =
-      shim == ending_.end() || shim->first.job != id.job || shim->first.generation >= id.generation;
+  const bool shims_gone = shim == ending_.end() || shim->first.job != id.job || shim->first.generation >= id.generation;
   return tasks_over && shims_gone;
 }
 

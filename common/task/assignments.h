@@ -82,7 +82,7 @@ class Assignments : private RestartGate {
   std::set<AssignmentId> found_frozen_;      // those of found_ that are frozen
   std::map<AssignmentId, bool> ending_;      // shims without an order that are being ended
   bool cut_off_ = false;
-  AssignmentId observed_to_;                 // where the last take_observations() stopped at its limit
+  AssignmentId observed_to_;  // where the last take_observations() stopped at its limit
 };
 
 }  // namespace dtrain::task

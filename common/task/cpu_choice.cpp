@@ -53,9 +53,8 @@ std::vector<const Node*> in_turn(const std::vector<Node>& nodes, std::size_t wan
   }
   if (one_near != nullptr) return {one_near};
   if (free_near < want && one_elsewhere != nullptr) return {one_elsewhere};
-  std::ranges::stable_sort(most_first, [](const Node* a, const Node* b) {
-    return std::tuple(!a->near, b->free) < std::tuple(!b->near, a->free);
-  });
+  std::ranges::stable_sort(most_first,
+                           [](const Node* a, const Node* b) { return std::tuple(!a->near, b->free) < std::tuple(!b->near, a->free); });
   return most_first;
 }
 
@@ -70,9 +69,8 @@ void take(const Node& node, std::size_t want, std::vector<std::uint32_t>& out) {
       rest.push_back(&core);
     }
   }
-  std::ranges::stable_sort(rest, [](const Core* a, const Core* b) {
-    return std::tuple(a->whole(), a->free.size()) < std::tuple(b->whole(), b->free.size());
-  });
+  std::ranges::stable_sort(
+      rest, [](const Core* a, const Core* b) { return std::tuple(a->whole(), a->free.size()) < std::tuple(b->whole(), b->free.size()); });
   for (const Core* core : rest) {
     const std::size_t some = std::min(want, core->free.size());
     out.insert(out.end(), core->free.begin(), core->free.begin() + static_cast<std::ptrdiff_t>(some));

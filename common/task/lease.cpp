@@ -15,9 +15,7 @@ std::optional<LeaseAsk> GrantedTime::take(std::uint64_t nonce) {
 }
 
 Lease::Lease(const LeaseOptions& options, std::uint64_t first_nonce, std::uint64_t epoch)
-    : options_(options),
-      rules_(options.broken_rule),
-      nonce_(first_nonce), epoch_(epoch), exempt_(options.exempt) {}
+    : options_(options), rules_(options.broken_rule), nonce_(first_nonce), epoch_(epoch), exempt_(options.exempt) {}
 
 bool Lease::admit(std::uint64_t epoch) {
   if (epoch < epoch_ && rules_.hold(Rule::epoch_fence)) return false;
@@ -54,8 +52,7 @@ void Lease::begin_kill(LeaseActions& out) {
 
 bool Lease::wants_grant() const {
   if (superseded_ || exempt_) return false;
-  return phase_ == Phase::waiting || phase_ == Phase::running ||
-         ((phase_ == Phase::freezing || phase_ == Phase::frozen) && !held_);
+  return phase_ == Phase::waiting || phase_ == Phase::running || ((phase_ == Phase::freezing || phase_ == Phase::frozen) && !held_);
 }
 
 void Lease::ask(Instant now, LeaseActions& out) {

@@ -25,9 +25,9 @@
 namespace dtrain::task {
 
 struct LeaseOptions {
-  Duration lease = 10s;         // longer than twice kFreezeAhead
-  Duration ask_every = 2s;      // while a lease is granted
-  Duration ask_retry = 500ms;   // while a question is unanswered, and while the task is frozen for want of a lease
+  Duration lease = 10s;        // longer than twice kFreezeAhead
+  Duration ask_every = 2s;     // while a lease is granted
+  Duration ask_retry = 500ms;  // while a question is unanswered, and while the task is frozen for want of a lease
   // The task runs without a lease (onDisconnect: keep; a cluster of one host) until require().
   bool exempt = false;
   std::string_view broken_rule{};
@@ -73,12 +73,12 @@ class GrantedTime {
 class Lease {
  public:
   enum class Phase : std::uint8_t {
-    idle,      // nothing runs
-    waiting,   // a start was ordered and there is no grant yet
+    idle,     // nothing runs
+    waiting,  // a start was ordered and there is no grant yet
     running,
     freezing,  // a freeze was asked for and is not confirmed yet
     frozen,
-    killing,   // until ended()
+    killing,  // until ended()
   };
 
   // `first_nonce`: random, so that no two shims ever use the same nonce; not 0. `epoch`: the highest that the agent knows.
@@ -129,9 +129,9 @@ class Lease {
   Phase phase_ = Phase::idle;
   AttemptNumber attempt_ = 0;
   std::uint64_t nonce_, epoch_;
-  Instant until_{};           // end of the lease
+  Instant until_{};  // end of the lease
   Instant next_ask_{};
-  Instant freeze_by_{};       // the confirmation is due; while freezing
+  Instant freeze_by_{};  // the confirmation is due; while freezing
   bool held_ = false, superseded_ = false, exempt_;
 };
 

@@ -39,18 +39,18 @@ struct TaskOrder {
   bool freeze = false;
   bool hold_restart = false;  // restarts wait for `release_attempt` (onPsFailure: freeze)
   AttemptNumber release_attempt = 0;
-  AttemptNumber first_attempt = 1;    // of this assignment
-  AttemptNumber known_attempt = 0;    // the newest attempt that the ledger knows
-  AttemptNumber exit_attempt = 0;     // the newest attempt whose exit the ledger knows
-  AttemptNumber restart_attempt = 0;  // end this attempt with grace and start the next (a user asked for it)
-  bool last_attempt = false;          // the signal before the job's deadline was sent: what ends now is not restarted
-  bool in_place = true;               // false: the coordinator handles a failure (recovery)
-  Duration lease{0};                  // the lease that the task runs under, by the ledger; 0: not known
-  bool still = false;                 // the job stands still: restarts wait and exits cost nothing
-  bool beside_leased = false;         // other tasks of the job run under leases, and are frozen if nobody coordinates
-  Duration stood_still{0};            // how long this assignment stood still so far, by the ledger
-  std::uint32_t consecutive_failures = 0;  // by the ledger; for the back-off
-  std::vector<Instant> failures;           // within the threshold's window
+  AttemptNumber first_attempt = 1;              // of this assignment
+  AttemptNumber known_attempt = 0;              // the newest attempt that the ledger knows
+  AttemptNumber exit_attempt = 0;               // the newest attempt whose exit the ledger knows
+  AttemptNumber restart_attempt = 0;            // end this attempt with grace and start the next (a user asked for it)
+  bool last_attempt = false;                    // the signal before the job's deadline was sent: what ends now is not restarted
+  bool in_place = true;                         // false: the coordinator handles a failure (recovery)
+  Duration lease{0};                            // the lease that the task runs under, by the ledger; 0: not known
+  bool still = false;                           // the job stands still: restarts wait and exits cost nothing
+  bool beside_leased = false;                   // other tasks of the job run under leases, and are frozen if nobody coordinates
+  Duration stood_still{0};                      // how long this assignment stood still so far, by the ledger
+  std::uint32_t consecutive_failures = 0;       // by the ledger; for the back-off
+  std::vector<Instant> failures;                // within the threshold's window
   std::optional<std::vector<OwnGpu>> own_gpus;  // as in ShimSpec
   std::vector<OwnGpu> gpus;                     // its own GPUs, without those whose device node is not known
   std::vector<std::int32_t> gpu_nodes;          // NUMA nodes of its GPUs, where they are known
@@ -58,9 +58,8 @@ struct TaskOrder {
 
 struct JobOrder {
   JobId job = 0;
-  std::optional<std::uint32_t>
-      budget_left;               // in-place restarts left beyond those that known_attempt includes; unset: unlimited
-  std::vector<TaskOrder> tasks;  // on this host; an assignment that is missing is to end at once
+  std::optional<std::uint32_t> budget_left;  // in-place restarts left beyond those that known_attempt includes; unset: unlimited
+  std::vector<TaskOrder> tasks;              // on this host; an assignment that is missing is to end at once
 };
 
 // What this host adds to each task's environment.

@@ -51,10 +51,10 @@ struct ShimSpec {
   Duration lease{0};        // length of the lease that the task runs under (docs/leases.md); 0: no lease
   std::uint64_t epoch = 0;  // the highest of a coordinator that this agent knows: answers with a lower one are refused
   // Resources of the host, for a launcher that can confine the task to them (docs/shim.md).
-  std::vector<std::uint32_t> cpus;                  // logical CPUs of the task's own (bound_tasks.h); empty: none, and it may use all
-  std::int32_t numa_node = -1;                      // memory of this NUMA node is used first; -1: any
-  std::optional<std::vector<OwnGpu>> own_gpus;      // the only GPUs that it may open; nullopt: it may open all
-  job::SignalTo signal_to = job::SignalTo::all;     // who gets the stop signal that the shim passes on
+  std::vector<std::uint32_t> cpus;               // logical CPUs of the task's own (bound_tasks.h); empty: none, and it may use all
+  std::int32_t numa_node = -1;                   // memory of this NUMA node is used first; -1: any
+  std::optional<std::vector<OwnGpu>> own_gpus;   // the only GPUs that it may open; nullopt: it may open all
+  job::SignalTo signal_to = job::SignalTo::all;  // who gets the stop signal that the shim passes on
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -91,10 +91,10 @@ struct FoundShim {
   std::optional<Exit> exit;  // the exit of `attempt`, if it ended
   bool ready = false;        // READY=1 was received for `attempt`
   bool frozen = false;
-  bool leased = false;      // it runs under a lease
+  bool leased = false;              // it runs under a lease
   std::vector<std::uint32_t> cpus;  // the CPUs of its own with which a living shim was launched
-  std::uint64_t epoch = 0;  // the highest of a coordinator that the shim has seen
-  std::string status;  // last STATUS=
+  std::uint64_t epoch = 0;          // the highest of a coordinator that the shim has seen
+  std::string status;               // last STATUS=
 };
 
 }  // namespace dtrain::task

@@ -28,8 +28,7 @@ Task::Task(TaskOrder order, const HostContext& host, HostActions& actions, Resta
 void Task::begin(Instant now, const FoundShim* found) {
   since_ = now;
   // An attempt that the ledger or the host knows has ended unless a living shim shows it running.
-  const bool ran_here =
-      order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
+  const bool ran_here = order_.known_attempt >= order_.first_attempt || (found && found->attempt >= order_.first_attempt);
   if (!ran_here && !(found && found->shim_alive)) {
     if (order_.desire != Desire::run) return conclude(Outcome::on_request, "");
     enter(Phase::staging);
@@ -220,9 +219,8 @@ std::optional<std::string> Task::why_no_restart(Instant now) const {
   if (!job::may_restart(role().restart_policy, *exit_)) return "";
   if (spared_) return std::nullopt;
   if (!exit_->success() && policy.failure_threshold.count > 0) {
-    const auto recent = std::count_if(failures_.begin(), failures_.end(), [&](Instant at) {
-      return now - at <= policy.failure_threshold.within;
-    });
+    const auto recent =
+        std::count_if(failures_.begin(), failures_.end(), [&](Instant at) { return now - at <= policy.failure_threshold.within; });
     if (recent >= policy.failure_threshold.count)
       return "failed " + std::to_string(recent) + " times within the failure threshold's window";
   }
@@ -240,8 +238,7 @@ void Task::after_exit(Instant now, bool counted) {
   exit_on_request_ = order_.desire != Desire::run || asked || order_.freeze || stop_announced_ || superseded_;
   // An attempt that ended well by itself has succeeded, even if its end was about to be asked for. SIGKILL makes no
   // exit 0: a kill that was sent came too late.
-  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known &&
-                         role().restart_policy != job::RestartPolicy::always;
+  const bool by_itself = exit_->success() && !stop_signalled_ && !order_.stop_known && role().restart_policy != job::RestartPolicy::always;
   if (order_.desire != Desire::run && !by_itself) return conclude(Outcome::on_request, "");
   if (by_itself) exit_on_request_ = false;
   if (!exit_on_request_) {
@@ -257,8 +254,7 @@ void Task::after_exit(Instant now, bool counted) {
     if (failures_.size() > 64) failures_.erase(failures_.begin());
     if (!order_.in_place) return conclude(Outcome::failed, "");
     if (auto why = why_no_restart(now)) return conclude(Outcome::failed, *why);
-    const std::uint32_t in_row =
-        counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
+    const std::uint32_t in_row = counted && consecutive_failures_ > 0 ? consecutive_failures_ - 1 : consecutive_failures_;
     // An end with the host costs nothing, but is delayed if it repeats: whoever may signal a shim can feign one.
     backoff_until_ = stood_ ? now : now + job::backoff_delay(backoff, in_row, order_.id.job * 7919 + attempt_);
     consecutive_failures_ = in_row + (stood_ ? 0 : 1);
@@ -296,19 +292,14 @@ void Task::reclaimed() {
 void Task::shim_gone(Instant now) {
   shim_alive_ = false;
   switch (phase_) {
-    case Phase::ending:
-      leave();
-      break;
+    case Phase::ending: leave(); break;
     case Phase::staged:  // the shim died before it had anything to run
       if (++idle_deaths_ <= kIdleShimDeaths) return launch();
       return stage_failure(Error{ErrorCode::unavailable,
                                  "could not start it: " + std::to_string(idle_deaths_) + " shims in a row died before it began",
                                  "look for dtrain-shim in that host's log"});
-    case Phase::backoff:
-      advance(now);
-      break;  // relaunched when the delay is over
-    default:
-      break;  // running, starting: the exit or refusal follows, and then it is launched again; launching: the result follows
+    case Phase::backoff: advance(now); break;  // relaunched when the delay is over
+    default: break;  // running, starting: the exit or refusal follows, and then it is launched again; launching: the result follows
   }
 }
 
@@ -466,8 +457,7 @@ void Task::proceed(Instant now) {
       if (order_.hold_restart && order_.release_attempt <= attempt_) return;
       if (gate_.halt_expected(order_.id)) return;  // it would be killed at once, and cost budget
       return start_next(now);
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -52,9 +52,8 @@ class HostActions {
 class RestartGate {
  public:
   virtual ~RestartGate() = default;
-  virtual bool budget_allows(const AssignmentId& id) const = 0;  // the job's budget has one more restart in place
-  virtual bool predecessor_gone(
-      const AssignmentId& id) const = 0;  // nothing of an older generation is left here
+  virtual bool budget_allows(const AssignmentId& id) const = 0;     // the job's budget has one more restart in place
+  virtual bool predecessor_gone(const AssignmentId& id) const = 0;  // nothing of an older generation is left here
   virtual bool halt_expected(
       const AssignmentId& id) const = 0;  // a stateful task of its generation failed here, so a halt of the generation will follow
   // True if a task of its generation is frozen here for want of a lease; with `beside_leased` also if this host has
@@ -125,8 +124,7 @@ class Task {
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
   bool to_be_stopped() const {
     // A stop that has begun is completed, whatever is ordered meanwhile.
-    return order_.desire != Desire::run || stop_announced_ ||
-           (attempt_ > 0 && order_.restart_attempt == attempt_);
+    return order_.desire != Desire::run || stop_announced_ || (attempt_ > 0 && order_.restart_attempt == attempt_);
   }
   bool preparing() const { return phase_ == Phase::staging || phase_ == Phase::launching; }
   void enter(Phase phase);
@@ -173,16 +171,16 @@ class Task {
   bool ready_ = false;
   bool frozen_ = false, freeze_pending_ = false;  // because of an order
   const bool wants_lease_;
-  Duration lease_{0};  // of the lease that its shim runs under; 0: none
+  Duration lease_{0};                         // of the lease that its shim runs under; 0: none
   std::array<std::uint64_t, 8> questions_{};  // nonces of its last questions; 0: none
   std::size_t next_question_ = 0;
   Instant require_at_{};  // when require_lease is repeated if its shim has not asked: the shim may not have been there
   bool lease_frozen_ = false, superseded_ = false;
   Instant froze_{};  // when lease_frozen_ became true
   Duration stood_still_{0};
-  bool stood_ = false;   // job_stands_still() as last looked at
-  bool spared_ = false;  // the newest exit is spared: the job stood still, the host ended it, or its shim died before it began
-  bool never_began_ = false;  // of the newest exit, while it is handled
+  bool stood_ = false;             // job_stands_still() as last looked at
+  bool spared_ = false;            // the newest exit is spared: the job stood still, the host ended it, or its shim died before it began
+  bool never_began_ = false;       // of the newest exit, while it is handled
   std::uint32_t idle_deaths_ = 0;  // shims that died in succession since an attempt began
   bool stop_announced_ = false, stop_signalled_ = false, killed_ = false;
   std::string overdue_;  // why this host killed the attempt: its watchdog, or startTimeout

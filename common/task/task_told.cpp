@@ -42,21 +42,11 @@ job::TaskObservation Task::observation() const {
   o.host_refused = host_refused_;
   switch (phase_) {
     case Phase::staging:
-    case Phase::launching:
-      o.state = TaskState::fetching;
-      break;
-    case Phase::staged:
-      o.state = TaskState::staged;
-      break;
-    case Phase::starting:
-      o.state = TaskState::starting;
-      break;
-    case Phase::running:
-      o.state = stop_announced_ ? TaskState::stopping : frozen() ? TaskState::frozen : TaskState::running;
-      break;
-    case Phase::backoff:
-      o.state = TaskState::backoff;
-      break;
+    case Phase::launching: o.state = TaskState::fetching; break;
+    case Phase::staged: o.state = TaskState::staged; break;
+    case Phase::starting: o.state = TaskState::starting; break;
+    case Phase::running: o.state = stop_announced_ ? TaskState::stopping : frozen() ? TaskState::frozen : TaskState::running; break;
+    case Phase::backoff: o.state = TaskState::backoff; break;
     case Phase::ending:
     case Phase::reclaiming:
     case Phase::over:

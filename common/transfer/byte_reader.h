@@ -31,8 +31,8 @@ struct ProtoField {
   enum class Wire : unsigned char { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
   std::uint32_t number = 0;
   Wire wire = Wire::varint;
-  std::uint64_t value = 0;   // varint, fixed64, fixed32
-  std::string_view bytes;    // bytes: points into the input
+  std::uint64_t value = 0;  // varint, fixed64, fixed32
+  std::string_view bytes;   // bytes: points into the input
 
   bool is(std::uint32_t n, Wire w) const { return number == n && wire == w; }
 };

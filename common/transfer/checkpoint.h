@@ -18,16 +18,23 @@ FormatId enum_last(FormatId);
 // One candidate found under checkpoint.dir.
 struct CheckpointInfo {
   FormatId format{};
-  std::string path;        // the value for DTRAIN_RESTORE_FROM: a directory, or a TensorFlow prefix
+  std::string path;  // the value for DTRAIN_RESTORE_FROM: a directory, or a TensorFlow prefix
   std::int64_t step = 0;
-  bool complete = false;   // the shallow check held: index or manifest parses, every file has its size
-  std::string defect;      // why not, when not complete
+  bool complete = false;  // the shallow check held: index or manifest parses, every file has its size
+  std::string defect;     // why not, when not complete
   std::uint64_t bytes = 0;
-  std::string digest;      // BLAKE2b-256 hex over the manifest or index bytes: identity of this content
-  std::uint64_t place = 0; // identifies these very files: hosts that see the same directory get the same number; 0: not known
-  template <class V> void fields(V& v) {
-    v("format", format); v("path", path); v("step", step); v("complete", complete); v("defect", defect);
-    v("bytes", bytes); v("digest", digest); v("place", place);
+  std::string digest;       // BLAKE2b-256 hex over the manifest or index bytes: identity of this content
+  std::uint64_t place = 0;  // identifies these very files: hosts that see the same directory get the same number; 0: not known
+  template <class V>
+  void fields(V& v) {
+    v("format", format);
+    v("path", path);
+    v("step", step);
+    v("complete", complete);
+    v("defect", defect);
+    v("bytes", bytes);
+    v("digest", digest);
+    v("place", place);
   }
 };
 

@@ -60,8 +60,7 @@ struct Hint {
   std::vector<std::string> (*mentioned)(std::string_view text, std::string_view directory);
   // The text without the checkpoint `removed`; if that was the newest, the text names `successor` ("": none) instead. Paths
   // are absolute; `home` is the hint's directory. nullopt: the text does not mention it; "": nothing is left to name.
-  std::optional<std::string> (*without)(std::string_view text, std::string_view home, std::string_view removed,
-                                        std::string_view successor);
+  std::optional<std::string> (*without)(std::string_view text, std::string_view home, std::string_view removed, std::string_view successor);
   // The text that names home/`relative` as the newest, as of `changed_ns`. nullopt: the text stays, because
   // `only_first` is set and it names another one.
   std::optional<std::string> (*with)(std::string_view text, const std::string& home, const std::string& relative, std::int64_t changed_ns,
@@ -77,12 +76,12 @@ struct Found {
 // The rules of one format. A checkpoint is a directory of its own, or files among others with a common beginning:
 // `base`, the end of its path, with endings.
 struct Format {
-  std::string_view name;      // in job files
-  std::string_view seen_as;   // for messages: what is looked for, and what a user may name
+  std::string_view name;     // in job files
+  std::string_view seen_as;  // for messages: what is looked for, and what a user may name
   std::string_view named_as;
   bool directory;
   std::string (*contents_name)(std::string_view base);
-  std::size_t contents_bytes;  // larger: refused unread
+  std::size_t contents_bytes;                                                                 // larger: refused unread
   Result<std::unique_ptr<Contents>> (*parse)(std::string_view bytes, std::string_view base);  // Error: the cause alone
   // True if a file of this name may belong to the checkpoint, the contents included.
   bool (*is_file_of)(std::string_view file_name, std::string_view base);

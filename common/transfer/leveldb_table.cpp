@@ -28,8 +28,7 @@ std::optional<BlockHandle> read_handle(ByteReader& reader) {
 
 // Every check of sizes is written so that no sum can wrap around.
 bool fits(const BlockHandle& handle, std::size_t limit) {
-  return handle.offset <= limit && limit - handle.offset >= kTableTrailerBytes &&
-         handle.size <= limit - handle.offset - kTableTrailerBytes;
+  return handle.offset <= limit && limit - handle.offset >= kTableTrailerBytes && handle.size <= limit - handle.offset - kTableTrailerBytes;
 }
 
 Result<std::string_view> read_block(std::string_view bytes, const BlockHandle& handle, const char* what) {
@@ -46,8 +45,7 @@ Result<std::string_view> read_block(std::string_view bytes, const BlockHandle& h
   return block.substr(0, size);
 }
 
-Status read_entries(std::string_view block, const char* what, const TableVisitor& visit, std::string& last_key,
-                    bool& first) {
+Status read_entries(std::string_view block, const char* what, const TableVisitor& visit, std::string& last_key, bool& first) {
   const auto broken = [&](const char* cause) { return damaged(std::string(what) + " " + cause); };
   constexpr std::size_t kWord = 4;
   if (block.size() < kWord) return broken("is too short");
@@ -74,8 +72,7 @@ Status read_entries(std::string_view block, const char* what, const TableVisitor
 }  // namespace
 
 bool has_table_magic(std::string_view bytes) {
-  return bytes.size() >= kTableFooterBytes &&
-         ByteReader(bytes.substr(bytes.size() - kMagicBytes)).fixed64() == kTableMagic;
+  return bytes.size() >= kTableFooterBytes && ByteReader(bytes.substr(bytes.size() - kMagicBytes)).fixed64() == kTableMagic;
 }
 
 Status read_table(std::string_view bytes, const TableVisitor& visit) {

@@ -19,8 +19,8 @@ namespace dtrain::transfer {
 
 inline constexpr std::size_t kTableFooterBytes = 48;
 inline constexpr std::uint64_t kTableMagic = 0xdb4775248b80fb57ull;
-inline constexpr std::size_t kTableKeyBytes = 64 << 10;   // a longer key: refused
-inline constexpr std::size_t kTableTrailerBytes = 5;      // type byte and checksum behind each block
+inline constexpr std::size_t kTableKeyBytes = 64 << 10;  // a longer key: refused
+inline constexpr std::size_t kTableTrailerBytes = 5;     // type byte and checksum behind each block
 
 // Both views are valid only during the call. An error ends the reading and is returned.
 using TableVisitor = std::function<Status(std::string_view key, std::string_view value)>;

@@ -70,8 +70,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool start_object(std::size_t) override {
     if (place_ == Place::start) return enter(Place::document);
     if (place_ == Place::files) {
-      if (manifest.files.size() == kManifestFiles)
-        return refuse("it names more than " + std::to_string(kManifestFiles) + " files");
+      if (manifest.files.size() == kManifestFiles) return refuse("it names more than " + std::to_string(kManifestFiles) + " files");
       manifest.files.emplace_back();
       seen &= ~(kName | kSize | kSha256);
       return enter(Place::file);
@@ -86,8 +85,7 @@ class Builder : public nlohmann::json_sax<Json> {
     if (foreign_depth_ > 0) return leave_foreign();
     if (place_ == Place::file) {
       if (!(seen & kName)) return refuse("a file has no name");
-      if (!(seen & kSize) || !(seen & kSha256))
-        return refuse("file " + file().name + " has no " + (seen & kSize ? "sha256" : "size"));
+      if (!(seen & kSize) || !(seen & kSha256)) return refuse("file " + file().name + " has no " + (seen & kSize ? "sha256" : "size"));
       place_ = Place::files;
     }
     return true;
@@ -100,8 +98,8 @@ class Builder : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (foreign_depth_ > 0) return true;
     key_.clear();
-    static constexpr std::array<std::pair<std::string_view, Seen>, 6> kKnown{{
-        {"version", kVersion}, {"step", kStep}, {"files", kFiles}, {"name", kName}, {"size", kSize}, {"sha256", kSha256}}};
+    static constexpr std::array<std::pair<std::string_view, Seen>, 6> kKnown{
+        {{"version", kVersion}, {"step", kStep}, {"files", kFiles}, {"name", kName}, {"size", kSize}, {"sha256", kSha256}}};
     for (const auto& [known, bit] : kKnown) {
       if (name != known || (bit >= kName) != (place_ == Place::file)) continue;
       if (seen & bit) return refuse("the key \"" + std::string(known) + "\" is there twice");
@@ -144,7 +142,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   Place place_ = Place::start;
-  std::string key_;                  // the known key whose value comes next; "": a foreign one
+  std::string key_;  // the known key whose value comes next; "": a foreign one
   std::size_t foreign_depth_ = 0;
 };
 

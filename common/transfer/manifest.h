@@ -15,20 +15,20 @@
 namespace dtrain::transfer {
 
 inline constexpr std::string_view kManifestName = "MANIFEST.json";
-inline constexpr std::size_t kManifestBytes = 16 << 20;       // of the file; larger: refused unread
-inline constexpr std::size_t kManifestFiles = 100'000;        // more: refused
-inline constexpr std::size_t kManifestNameBytes = 1024;       // of one file name; longer: refused
-inline constexpr std::size_t kManifestDepth = 16;             // nesting below foreign keys; deeper: refused
+inline constexpr std::size_t kManifestBytes = 16 << 20;  // of the file; larger: refused unread
+inline constexpr std::size_t kManifestFiles = 100'000;   // more: refused
+inline constexpr std::size_t kManifestNameBytes = 1024;  // of one file name; longer: refused
+inline constexpr std::size_t kManifestDepth = 16;        // nesting below foreign keys; deeper: refused
 inline constexpr std::int64_t kManifestVersion = 1;
 
 struct ManifestFile {
-  std::string name;            // relative to the checkpoint, components separated by '/'
-  std::uint64_t size = 0;      // bytes
-  std::string sha256;          // lower-case hex
+  std::string name;        // relative to the checkpoint, components separated by '/'
+  std::uint64_t size = 0;  // bytes
+  std::string sha256;      // lower-case hex
 };
 
 struct Manifest {
-  std::int64_t step = 0;       // from 0
+  std::int64_t step = 0;  // from 0
   std::vector<ManifestFile> files;
 };
 

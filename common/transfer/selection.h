@@ -20,7 +20,7 @@ std::string quarantined_name(std::string_view name, std::uint32_t k);
 struct Candidate {
   CheckpointInfo info;
   std::int64_t changed_ns = 0;
-  std::uint64_t stamp = 0;   // hash of every file's identity, size and time: equal stamps mean that nothing changed in between
+  std::uint64_t stamp = 0;  // hash of every file's identity, size and time: equal stamps mean that nothing changed in between
 };
 
 // Newest step first; equal steps by time of change, then by path, so that the order is always the same.

@@ -31,8 +31,7 @@ Status parse_header(std::string_view message, BundleIndex& index) {
     if (version.failed()) return damaged("its header is malformed");
   }
   if (reader.failed() || shards == 0 || shards > kBundleShards) return damaged("its header is malformed");
-  if (endianness != 0)
-    return fail(ErrorCode::refused, "it was written on a big-endian machine, which is not supported");
+  if (endianness != 0) return fail(ErrorCode::refused, "it was written on a big-endian machine, which is not supported");
   if (min_consumer > kBundleMinConsumer)
     return fail(ErrorCode::refused, "it needs a reader of bundle version " + std::to_string(min_consumer));
   index.shards = static_cast<std::uint32_t>(shards);
@@ -72,8 +71,7 @@ Status parse_entry(std::string_view name, std::string_view message, BundleIndex&
     if (field.is(7, Wire::bytes)) sliced = true;
   }
   constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (reader.failed() || !well_formed || shard >= index.shards || entry.offset > kLargest ||
-      entry.size > kLargest - entry.offset)
+  if (reader.failed() || !well_formed || shard >= index.shards || entry.offset > kLargest || entry.size > kLargest - entry.offset)
     return damaged("an entry is malformed");
   if (sliced) return {};
   entry.name = name;
@@ -84,15 +82,12 @@ Status parse_entry(std::string_view name, std::string_view message, BundleIndex&
   return {};
 }
 
-bool all_digits(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
+bool all_digits(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
 
 }  // namespace
 
 Result<BundleIndex> parse_bundle_index(std::string_view bytes) {
-  if (bytes.size() > kBundleIndexBytes)
-    return damaged("it is longer than " + std::to_string(kBundleIndexBytes) + " bytes");
+  if (bytes.size() > kBundleIndexBytes) return damaged("it is longer than " + std::to_string(kBundleIndexBytes) + " bytes");
   BundleIndex index;
   std::size_t name_bytes = 0;
   const auto read = read_table(bytes, [&](std::string_view key, std::string_view value) -> Status {
@@ -121,10 +116,7 @@ Result<BundleIndex> parse_bundle_index(std::string_view bytes) {
 // the stored masked checksum of these, then all payloads; stored as all lengths (varint), checksum, all payloads.
 // Variants: for each element its length (64 bits), payload, and the stored masked checksum so far.
 BundleEntryCheck::BundleEntryCheck(const BundleEntry& entry)
-    : text_(entry.dtype == kDtString),
-      variant_(entry.dtype == kDtVariant),
-      masked_crc_(entry.masked_crc),
-      elements_left_(entry.elements) {
+    : text_(entry.dtype == kDtString), variant_(entry.dtype == kDtVariant), masked_crc_(entry.masked_crc), elements_left_(entry.elements) {
   if (entry.size == 0 || (variant_ && elements_left_ == 0)) part_ = Part::done;
   else if (text_ && elements_left_ == 0) part_ = Part::checksum;
 }
@@ -221,8 +213,8 @@ bool is_bundle_data_file(std::string_view file_name, std::string_view prefix) {
   if (!file_name.starts_with(prefix)) return false;
   const auto rest = file_name.substr(prefix.size());
   return rest.size() == kData.size() + kDigits + kOf.size() + kDigits && rest.starts_with(kData) &&
-         all_digits(rest.substr(kData.size(), kDigits)) &&
-         rest.substr(kData.size() + kDigits, kOf.size()) == kOf && all_digits(rest.substr(rest.size() - kDigits));
+         all_digits(rest.substr(kData.size(), kDigits)) && rest.substr(kData.size() + kDigits, kOf.size()) == kOf &&
+         all_digits(rest.substr(rest.size() - kDigits));
 }
 
 bool is_bundle_file(std::string_view file_name, std::string_view prefix) {

@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kDtVariant = 21;
 struct BundleEntry {
   std::string name;
   std::uint64_t dtype = 0;
-  std::uint64_t elements = 1;   // product of the shape
+  std::uint64_t elements = 1;  // product of the shape
   std::uint32_t shard = 0;
   std::uint64_t offset = 0, size = 0;  // in the shard's data file; offset + size does not wrap
   std::uint32_t masked_crc = 0;
@@ -34,8 +34,8 @@ struct BundleEntry {
 
 struct BundleIndex {
   std::uint32_t shards = 0;
-  std::vector<BundleEntry> entries;           // with bytes of their own, ordered by shard and offset, not overlapping
-  std::vector<std::uint64_t> shard_bytes;     // least size of each data file
+  std::vector<BundleEntry> entries;        // with bytes of their own, ordered by shard and offset, not overlapping
+  std::vector<std::uint64_t> shard_bytes;  // least size of each data file
 };
 
 // Verifies every checksum in the index. Error::damaged with the cause alone; refused: a format not supported here.
@@ -54,7 +54,7 @@ class BundleEntryCheck {
   void end_of_length();
   void end_of_checksum();
 
-  const bool text_, variant_;   // neither: plain bytes
+  const bool text_, variant_;  // neither: plain bytes
   const std::uint32_t masked_crc_;
   std::uint64_t elements_left_;
   std::uint64_t payload_left_ = 0;

@@ -9,8 +9,7 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-         c == '+' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '+' || c == '-';
 }
 int octal_digit(char c) { return c >= '0' && c <= '7' ? c - '0' : -1; }
 int hex_digit(char c) {
@@ -121,8 +120,7 @@ std::string quote(std::string_view value) {
 
 Result<CheckpointState> parse_checkpoint_state(std::string_view text) {
   const auto damaged = [](std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); };
-  if (text.size() > kCheckpointStateBytes)
-    return damaged("it is longer than " + std::to_string(kCheckpointStateBytes) + " bytes");
+  if (text.size() > kCheckpointStateBytes) return damaged("it is longer than " + std::to_string(kCheckpointStateBytes) + " bytes");
   CheckpointState state;
   Scanner scanner(text);
   while (!scanner.at_end()) {
@@ -150,18 +148,14 @@ Result<CheckpointState> parse_checkpoint_state(std::string_view text) {
 
 std::string render_checkpoint_state(const CheckpointState& state) {
   std::string out = "model_checkpoint_path: " + quote(state.model_checkpoint_path) + "\n";
-  for (const auto& path : state.all_model_checkpoint_paths)
-    out += "all_model_checkpoint_paths: " + quote(path) + "\n";
-  for (const auto& timestamp : state.all_model_checkpoint_timestamps)
-    out += "all_model_checkpoint_timestamps: " + timestamp + "\n";
-  if (!state.last_preserved_timestamp.empty())
-    out += "last_preserved_timestamp: " + state.last_preserved_timestamp + "\n";
+  for (const auto& path : state.all_model_checkpoint_paths) out += "all_model_checkpoint_paths: " + quote(path) + "\n";
+  for (const auto& timestamp : state.all_model_checkpoint_timestamps) out += "all_model_checkpoint_timestamps: " + timestamp + "\n";
+  if (!state.last_preserved_timestamp.empty()) out += "last_preserved_timestamp: " + state.last_preserved_timestamp + "\n";
   return out;
 }
 
 std::string resolve_state_path(std::string_view directory, std::string_view mentioned) {
-  const std::string joined =
-      mentioned.starts_with('/') ? std::string(mentioned) : std::string(directory) + "/" + std::string(mentioned);
+  const std::string joined = mentioned.starts_with('/') ? std::string(mentioned) : std::string(directory) + "/" + std::string(mentioned);
   std::string out;
   for (std::size_t start = 0; start < joined.size();) {
     const std::size_t end = std::min(joined.find('/', start), joined.size());
@@ -172,8 +166,7 @@ std::string resolve_state_path(std::string_view directory, std::string_view ment
   return out;
 }
 
-bool drop_from_state(CheckpointState& state, std::string_view directory, std::string_view removed,
-                     std::string_view successor) {
+bool drop_from_state(CheckpointState& state, std::string_view directory, std::string_view removed, std::string_view successor) {
   bool changed = false;
   auto& paths = state.all_model_checkpoint_paths;
   auto& timestamps = state.all_model_checkpoint_timestamps;

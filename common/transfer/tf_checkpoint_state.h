@@ -13,12 +13,12 @@
 namespace dtrain::transfer {
 
 inline constexpr std::string_view kCheckpointStateName = "checkpoint";
-inline constexpr std::size_t kCheckpointStateBytes = 4 << 20;   // larger: refused unread
-inline constexpr std::size_t kCheckpointStatePaths = 10'000;    // more: refused
+inline constexpr std::size_t kCheckpointStateBytes = 4 << 20;  // larger: refused unread
+inline constexpr std::size_t kCheckpointStatePaths = 10'000;   // more: refused
 
 struct CheckpointState {
-  std::string model_checkpoint_path;                      // newest; absolute, or relative to the file's directory
-  std::vector<std::string> all_model_checkpoint_paths;    // oldest to newest
+  std::string model_checkpoint_path;                    // newest; absolute, or relative to the file's directory
+  std::vector<std::string> all_model_checkpoint_paths;  // oldest to newest
   // Numbers as they were written; one per path of the list above, or none.
   std::vector<std::string> all_model_checkpoint_timestamps;
   std::string last_preserved_timestamp;
@@ -33,7 +33,6 @@ std::string resolve_state_path(std::string_view directory, std::string_view ment
 
 // Removes the checkpoint `removed` (absolute) from a state that lies in `directory`. If it was the newest,
 // `successor` (absolute, written in the same style; "" none) takes its place. Returns true when the state changed.
-bool drop_from_state(CheckpointState& state, std::string_view directory, std::string_view removed,
-                     std::string_view successor);
+bool drop_from_state(CheckpointState& state, std::string_view directory, std::string_view removed, std::string_view successor);
 
 }  // namespace dtrain::transfer

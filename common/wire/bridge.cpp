@@ -12,19 +12,14 @@ auto no_message(const std::string& cause) { return fail(ErrorCode::invalid, "cou
 std::string encode_bridge(const BridgeMessage& message) {
   std::string out(1, static_cast<char>(message.word));
   switch (message.word) {
-    case BridgeWord::hello:
-      out.push_back(static_cast<char>(message.count));
-      break;
-    case BridgeWord::data:
-      out += message.bytes;
-      break;
+    case BridgeWord::hello: out.push_back(static_cast<char>(message.count)); break;
+    case BridgeWord::data: out += message.bytes; break;
     case BridgeWord::allow:
       for (std::size_t i = 0; i < kCountBytes; ++i) out.push_back(static_cast<char>(message.count >> 8 * i));
       break;
     case BridgeWord::ping:
     case BridgeWord::pong:
-    case BridgeWord::end:
-      break;
+    case BridgeWord::end: break;
   }
   return out;
 }

@@ -97,8 +97,7 @@ Reader Document::root() const { return Reader(&impl_->handle.get()); }
 
 Result<Document> Document::parse(std::string_view bytes, const DecodeLimits& limits) {
   const auto damaged = [](const std::string& cause) {
-    return fail(ErrorCode::damaged, "could not decode message: " + cause,
-                "the sender may run another version of dtrain");
+    return fail(ErrorCode::damaged, "could not decode message: " + cause, "the sender may run another version of dtrain");
   };
   if (bytes.size() > limits.bytes) return damaged("longer than " + std::to_string(limits.bytes) + " bytes");
   // Without limits a 5-byte array header could ask for gigabytes. An element needs at least one byte, so the input's

@@ -43,8 +43,8 @@ namespace dtrain::wire {
 inline constexpr std::uint32_t kMessageDepth = 16;
 
 struct DecodeLimits {
-  std::size_t bytes = 8 << 20;        // of the whole input
-  std::uint32_t elements = 200'000;   // of one array or map
+  std::size_t bytes = 8 << 20;       // of the whole input
+  std::uint32_t elements = 200'000;  // of one array or map
   std::uint32_t depth = 32;
 };
 
@@ -179,10 +179,8 @@ void write_value(Writer& w, const T& value) {
     w.array(static_cast<std::uint32_t>(value.size()));
     for (const auto& element : value) write_value(w, element);
   } else if constexpr (detail::is_optional<T>::value) {
-    if (value)
-      write_value(w, *value);
-    else
-      w.nil();
+    if (value) write_value(w, *value);
+    else w.nil();
   } else if constexpr (detail::is_map<T>::value) {
     w.map(static_cast<std::uint32_t>(value.size()));
     for (const auto& [key, element] : value) {
@@ -240,7 +238,7 @@ void raise_needed(const T& value, std::uint32_t& version) {
       raise_needed(key, version);
       raise_needed(element, version);
     }
-  } else if constexpr (requires(T& fielded, FieldNeeds& visitor) { fielded.fields(visitor); }) {
+  } else if constexpr (requires(T & fielded, FieldNeeds & visitor) { fielded.fields(visitor); }) {
     if constexpr (requires { since_version(value); }) version = std::max(version, since_version(value));
     FieldNeeds visitor{version};
     const_cast<T&>(value).fields(visitor);  // fields() is shared with the decoder; it only reads here
@@ -419,8 +417,7 @@ Result<T> decode(std::string_view bytes, const DecodeLimits& limits = {}, bool s
   T out{};
   DecodeError error(strictly);
   if (!read_value(document->root(), out, error))
-    return fail(ErrorCode::damaged, "could not decode message: " + error.text(),
-                "the sender may run another version of dtrain");
+    return fail(ErrorCode::damaged, "could not decode message: " + error.text(), "the sender may run another version of dtrain");
   return out;
 }
 template <class T>

@@ -4,22 +4,14 @@ namespace dtrain::wire {
 
 std::string to_string(ErrorCode code) {
   switch (code) {
-    case ErrorCode::invalid:
-      return "invalid";
-    case ErrorCode::not_found:
-      return "not-found";
-    case ErrorCode::unavailable:
-      return "unavailable";
-    case ErrorCode::refused:
-      return "refused";
-    case ErrorCode::limit:
-      return "limit";
-    case ErrorCode::io:
-      return "io";
-    case ErrorCode::damaged:
-      return "damaged";
-    case ErrorCode::internal:
-      return "internal";
+    case ErrorCode::invalid: return "invalid";
+    case ErrorCode::not_found: return "not-found";
+    case ErrorCode::unavailable: return "unavailable";
+    case ErrorCode::refused: return "refused";
+    case ErrorCode::limit: return "limit";
+    case ErrorCode::io: return "io";
+    case ErrorCode::damaged: return "damaged";
+    case ErrorCode::internal: return "internal";
   }
   return "internal";
 }
@@ -48,13 +40,11 @@ Result<std::optional<Message>> Deframer::next() {
   if (have < 4) return std::optional<Message>{};
   std::uint32_t size = 0;
   for (int i = 0; i < 4; ++i)
-    size |=
-        static_cast<std::uint32_t>(static_cast<unsigned char>(buffer_[start_ + static_cast<std::size_t>(i)]))
-        << (8 * i);
+    size |= static_cast<std::uint32_t>(static_cast<unsigned char>(buffer_[start_ + static_cast<std::size_t>(i)])) << (8 * i);
   if (size > limits::kControlFrameBytes)
     return fail(ErrorCode::limit,
-                "could not read control message: announced length " + std::to_string(size) +
-                    " is above the limit of " + std::to_string(limits::kControlFrameBytes) + " bytes",
+                "could not read control message: announced length " + std::to_string(size) + " is above the limit of " +
+                    std::to_string(limits::kControlFrameBytes) + " bytes",
                 "the sender is not a dtrainctl of this version");
   if (have < 4 + std::size_t{size}) return std::optional<Message>{};
   auto message = decode<Message>(std::string_view(buffer_).substr(start_ + 4, size));
@@ -65,10 +55,8 @@ Result<std::optional<Message>> Deframer::next() {
   }
   if (!message) return fail(message.error());
   if (message->format != kControlFormat)
-    return fail(
-        ErrorCode::invalid,
-        "could not read control message: format " + std::to_string(message->format) + " is not spoken here",
-        "use a dtrainctl of the agent's version");
+    return fail(ErrorCode::invalid, "could not read control message: format " + std::to_string(message->format) + " is not spoken here",
+                "use a dtrainctl of the agent's version");
   return std::optional<Message>(std::move(*message));
 }
 

@@ -21,6 +21,8 @@ namespace dtrain::wire {
 
 inline constexpr std::uint32_t kControlFormat = 1;
 
+// A message is read as a table; the fields of most fit into one line.
+// clang-format off
 enum class MessageType : unsigned char {
   none,
   // replies

@@ -54,15 +54,15 @@ struct Founding {
 const char* defect(Founding& founding);  // what is wrong with a decoded founding; nullptr: nothing
 
 struct FormationReport {
-  std::string founders;      // the founders' names, ascending, joined by commas; the same on all
-  std::uint16_t seat = 0;    // the sender's
-  bool asks = false;         // the sender wants an answer
-  std::uint64_t round = 0;   // drawn by the sender, to be echoed
-  std::uint64_t echo = 0;    // round of the addressee's question that this answers; 0: none is known
-  Founding promise;          // the one on the sender's disk
-  MemberId cluster;          // the cluster that the sender belongs to: that of its promise, begun, or another; none: none
-  bool established = false;  // that cluster's log has committed entries
-  bool doubts = false;       // about its promise: the sender follows no member into it that has not answered since
+  std::string founders;                // the founders' names, ascending, joined by commas; the same on all
+  std::uint16_t seat = 0;              // the sender's
+  bool asks = false;                   // the sender wants an answer
+  std::uint64_t round = 0;             // drawn by the sender, to be echoed
+  std::uint64_t echo = 0;              // round of the addressee's question that this answers; 0: none is known
+  Founding promise;                    // the one on the sender's disk
+  MemberId cluster;                    // the cluster that the sender belongs to: that of its promise, begun, or another; none: none
+  bool established = false;            // that cluster's log has committed entries
+  bool doubts = false;                 // about its promise: the sender follows no member into it that has not answered since
   std::vector<std::uint16_t> without;  // form without these seats, as an operator told the sender
   std::vector<MemberId> withdrawn;     // clusters that the sender once promised and will never take part in
   bool operator==(const FormationReport&) const = default;

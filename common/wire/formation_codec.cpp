@@ -10,8 +10,7 @@ namespace {
 constexpr std::uint32_t kElements = 64;  // of any list; the lists here are shorter and have limits of their own
 
 Error undecodable(const std::string& cause) {
-  return {ErrorCode::damaged, "could not decode formation report: " + cause,
-          "the sender may run another version of dtrain"};
+  return {ErrorCode::damaged, "could not decode formation report: " + cause, "the sender may run another version of dtrain"};
 }
 
 }  // namespace
@@ -47,8 +46,7 @@ Result<FormationReport> decode_formation(std::string_view bytes) {
   FormationReport out;
   DecodeError error;
   bool unknown = false;
-  if (positional::get_value(document->root(), out, error, unknown) && unknown)
-    error.set("a value of a newer version");
+  if (positional::get_value(document->root(), out, error, unknown) && unknown) error.set("a value of a newer version");
   if (error.failed()) return fail(undecodable(error.text()));
   return out;
 }

@@ -15,9 +15,7 @@ void fields(V& v, Ref<V, Founder> x) {
   v.number("seat", x.seat);
   v.id("id", x.id);
 }
-inline const char* defect(Founder& x) {
-  return x.seat >= kMostFounders || x.id.none() ? "a founder out of range" : nullptr;
-}
+inline const char* defect(Founder& x) { return x.seat >= kMostFounders || x.id.none() ? "a founder out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, Founding> x) {
@@ -42,9 +40,7 @@ void fields(V& v, Ref<V, FormationReport> x) {
 }
 inline const char* defect(FormationReport& x) {
   if (x.seat >= kMostFounders) return "a seat out of range";
-  return std::adjacent_find(x.without.begin(), x.without.end(), std::greater_equal<>()) != x.without.end()
-             ? "seats out of order"
-             : nullptr;
+  return std::adjacent_find(x.without.begin(), x.without.end(), std::greater_equal<>()) != x.without.end() ? "seats out of order" : nullptr;
 }
 
 }  // namespace dtrain::wire

@@ -9,16 +9,11 @@ std::string Endpoint::text() const {
 
 const char* to_string(MemberState state) {
   switch (state) {
-    case MemberState::alive:
-      return "alive";
-    case MemberState::suspect:
-      return "suspect";
-    case MemberState::down:
-      return "down";
-    case MemberState::dead:
-      return "dead";
-    case MemberState::left:
-      return "left";
+    case MemberState::alive: return "alive";
+    case MemberState::suspect: return "suspect";
+    case MemberState::down: return "down";
+    case MemberState::dead: return "dead";
+    case MemberState::left: return "left";
   }
   return "unknown";
 }
@@ -26,8 +21,8 @@ const char* to_string(MemberState state) {
 Lane lane_of(const GossipBody& body) {
   const auto bulk = [](const auto& x) {
     using T = std::decay_t<decltype(x)>;
-    return std::is_same_v<T, Join> || std::is_same_v<T, JoinReply> || std::is_same_v<T, SyncRoot> ||
-           std::is_same_v<T, SyncSummaries> || std::is_same_v<T, SyncRows>;
+    return std::is_same_v<T, Join> || std::is_same_v<T, JoinReply> || std::is_same_v<T, SyncRoot> || std::is_same_v<T, SyncSummaries> ||
+           std::is_same_v<T, SyncRows>;
   };
   return std::visit(bulk, body) ? Lane::bulk : Lane::gossip;
 }

@@ -24,10 +24,10 @@ inline constexpr std::size_t kGossipMessageBytes = 60 << 10;  // one message on 
 inline constexpr std::size_t kBulkMessageBytes = 1 << 20;     // one message on the bulk lane; larger: dropped unread
 inline constexpr std::size_t kRumoursPerMessage = 512;
 inline constexpr std::size_t kRowsPerMessage = 4096;
-inline constexpr std::size_t kFactBytes = 16 << 10;           // one fact's value
-inline constexpr std::size_t kWordBytes = 64;                 // boot id, key fingerprint; longer: refused
-inline constexpr std::size_t kProseBytes = 64;                // text for people; longer: cut when written, refused when read
-inline constexpr std::size_t kRefusedBytes = 256;             // the same of JoinReply::refused
+inline constexpr std::size_t kFactBytes = 16 << 10;  // one fact's value
+inline constexpr std::size_t kWordBytes = 64;        // boot id, key fingerprint; longer: refused
+inline constexpr std::size_t kProseBytes = 64;       // text for people; longer: cut when written, refused when read
+inline constexpr std::size_t kRefusedBytes = 256;    // the same of JoinReply::refused
 inline constexpr std::size_t kIpBytes = 45;
 // Limits of counters that only grow and that every member adopts: no honest counter comes near, and one below the
 // limit can always be raised without wrapping to 0.
@@ -45,11 +45,11 @@ struct Endpoint {
 struct Identity {
   MemberId id;
   std::string name;
-  Endpoint address;              // advertised
-  std::string boot_id;           // the kernel's
-  std::uint64_t life = 0;        // of the agent, counted on its data directory
+  Endpoint address;                              // advertised
+  std::string boot_id;                           // the kernel's
+  std::uint64_t life = 0;                        // of the agent, counted on its data directory
   std::uint16_t format_min = 1, format_max = 1;  // wire formats that the agent understands
-  std::string key_print;         // fingerprint of the cluster key that it serves with; "" without CURVE
+  std::string key_print;                         // fingerprint of the cluster key that it serves with; "" without CURVE
   bool operator==(const Identity&) const = default;
 };
 using IdentityPtr = std::shared_ptr<const Identity>;
@@ -122,38 +122,38 @@ struct Join {  // only this message is accepted on a link that is authenticated 
   Row self;
 };
 struct JoinReply {
-  std::string refused;           // "": admitted; otherwise why not, for people
+  std::string refused;  // "": admitted; otherwise why not, for people
   MemberId cluster_id;
-  std::uint64_t accused = 0;     // the highest incarnation known of the joiner, which must start above it
-  std::string observed_ip;       // the joiner's address as seen from here
-  std::vector<Row> rows;         // the whole table if it fits (kRowsPerMessage), else its first part; sync brings the rest
+  std::uint64_t accused = 0;  // the highest incarnation known of the joiner, which must start above it
+  std::string observed_ip;    // the joiner's address as seen from here
+  std::vector<Row> rows;      // the whole table if it fits (kRowsPerMessage), else its first part; sync brings the rest
 };
 struct Ping {
   std::uint64_t sequence = 0;
-  MemberId target;                       // a ping for another node is refused
-  std::int64_t sent = 0;                 // returned in the pong, without meaning for the target; 0: not wanted
-  std::vector<Rumour> rumours;           // first the suspicion of the target, if there is one
-  bool out_of_turn = false;              // does not predict the time of the next ping
+  MemberId target;              // a ping for another node is refused
+  std::int64_t sent = 0;        // returned in the pong, without meaning for the target; 0: not wanted
+  std::vector<Rumour> rumours;  // first the suspicion of the target, if there is one
+  bool out_of_turn = false;     // does not predict the time of the next ping
 };
 struct Pong {
   std::uint64_t sequence = 0;
-  MemberId target;                       // the probed node, if a helper relays its pong; none: the sender
-  std::uint64_t incarnation = 0;         // of the target
-  std::uint64_t boot_hash = 0;           // of the target's boot id and life
-  std::int64_t sent = 0;                 // echoed
-  std::string observed_ip;               // the asker's address as seen from the target
+  MemberId target;                // the probed node, if a helper relays its pong; none: the sender
+  std::uint64_t incarnation = 0;  // of the target
+  std::uint64_t boot_hash = 0;    // of the target's boot id and life
+  std::int64_t sent = 0;          // echoed
+  std::string observed_ip;        // the asker's address as seen from the target
   std::vector<Rumour> rumours;
 };
-struct PingRequest {                     // asks a helper to probe the target
+struct PingRequest {  // asks a helper to probe the target
   std::uint64_t sequence = 0;
   IdentityPtr target;
   std::uint64_t incarnation = 0;
   std::vector<Rumour> rumours;
 };
-struct Nack {                            // from a helper: no answer from the target at 80 % of the deadline
+struct Nack {  // from a helper: no answer from the target at 80 % of the deadline
   std::uint64_t sequence = 0;
 };
-struct ProbeNow {                        // confirm on demand: the sender suspects the subject; probe it now
+struct ProbeNow {  // confirm on demand: the sender suspects the subject; probe it now
   IdentityPtr subject;
   std::uint64_t incarnation = 0;
 };
@@ -162,22 +162,21 @@ struct Gossip {
 };
 // State sync: roots, then buckets that differ, then rows that differ. Bucket of a member: top bits of its hash.
 struct SyncRoot {
-  std::uint64_t root = 0;                // of all buckets
-  std::vector<std::uint64_t> buckets;    // empty: root only
+  std::uint64_t root = 0;              // of all buckets
+  std::vector<std::uint64_t> buckets;  // empty: root only
   bool reply = false;
 };
-struct SyncSummaries {                   // of the buckets that differ
+struct SyncSummaries {  // of the buckets that differ
   std::vector<std::uint16_t> buckets;
   std::vector<RowSummary> rows;
   bool reply = false;
 };
 struct SyncRows {
-  std::vector<Row> rows;                 // rows of the sender that the receiver lacks or has older
-  std::vector<MemberId> wanted;          // rows of the receiver that the sender lacks or has older
+  std::vector<Row> rows;         // rows of the sender that the receiver lacks or has older
+  std::vector<MemberId> wanted;  // rows of the receiver that the sender lacks or has older
 };
 
-using GossipBody = std::variant<Join, JoinReply, Ping, Pong, PingRequest, Nack, ProbeNow, Gossip, SyncRoot,
-                                SyncSummaries, SyncRows>;
+using GossipBody = std::variant<Join, JoinReply, Ping, Pong, PingRequest, Nack, ProbeNow, Gossip, SyncRoot, SyncSummaries, SyncRows>;
 
 enum class Lane : std::uint8_t { gossip, bulk };
 // Join, JoinReply and Sync* travel on the bulk lane.

@@ -12,7 +12,6 @@ using positional::Get;
 using positional::Put;
 using positional::Sizer;
 
-
 struct Type {
   const char* name;
   Lane lane;
@@ -24,8 +23,7 @@ Result<GossipBody> read(const Document& document, const char* name) {
   T out{};
   DecodeError error;
   bool unknown = false;
-  if (positional::get_value(document.root(), out, error, unknown) && unknown)
-    error.set("a value of a newer version");
+  if (positional::get_value(document.root(), out, error, unknown) && unknown) error.set("a value of a newer version");
   if (error.failed())
     return fail(ErrorCode::damaged, std::string("could not decode ") + name + ": " + error.text(),
                 "the sender may run another version of dtrain");
@@ -34,12 +32,10 @@ Result<GossipBody> read(const Document& document, const char* name) {
 
 template <std::size_t... I>
 std::array<Type, kGossipTypes> make_types(std::index_sequence<I...>) {
-  constexpr const char* kNames[] = {"join",         "join reply",     "ping",      "pong",
-                                    "ping request", "nack",           "probe now", "gossip",
-                                    "sync root",    "sync summaries", "sync rows"};
+  constexpr const char* kNames[] = {"join",      "join reply", "ping",      "pong",           "ping request", "nack",
+                                    "probe now", "gossip",     "sync root", "sync summaries", "sync rows"};
   static_assert(std::size(kNames) == kGossipTypes);
-  return {Type{kNames[I], lane_of(GossipBody(std::in_place_index<I>)),
-               read<std::variant_alternative_t<I, GossipBody>>}...};
+  return {Type{kNames[I], lane_of(GossipBody(std::in_place_index<I>)), read<std::variant_alternative_t<I, GossipBody>>}...};
 }
 
 const Type* type_at(std::uint16_t type) {
@@ -79,20 +75,15 @@ Result<GossipBody> decode_gossip(std::uint16_t type, std::string_view bytes) {
   limits.depth = kMessageDepth;
   if (bytes.size() > limits.bytes)
     return fail(ErrorCode::limit,
-                std::string("could not decode ") + known->name + ": longer than " +
-                    std::to_string(limits.bytes) + " bytes",
+                std::string("could not decode ") + known->name + ": longer than " + std::to_string(limits.bytes) + " bytes",
                 "the sender may run another version of dtrain");
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
   return known->read(*document, known->name);
 }
 
-std::size_t encoded_size(const Rumour& rumour) {
-  return size_of(rumour);
-}
-std::size_t encoded_size(const Row& row) {
-  return size_of(row);
-}
+std::size_t encoded_size(const Rumour& rumour) { return size_of(rumour); }
+std::size_t encoded_size(const Row& row) { return size_of(row); }
 std::size_t encoded_size(const GossipBody& body) {
   return std::visit([](const auto& x) { return size_of(x); }, body);
 }

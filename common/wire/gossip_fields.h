@@ -38,21 +38,15 @@ void fields(V& v, Ref<V, Fact> x) {
   v.number("version", x.version);
   v.bytes("value", x.value, kFactBytes);
 }
-inline const char* defect(Fact& x) {
-  return x.version == 0 || x.version > kMostFactVersion ? "a fact's version out of range" : nullptr;
-}
+inline const char* defect(Fact& x) { return x.version == 0 || x.version > kMostFactVersion ? "a fact's version out of range" : nullptr; }
 
 // An identity names its member, so the subject is left out beside it.
-inline MemberId written_subject(const Rumour& x) {
-  return x.identity && x.identity->id == x.subject ? MemberId{} : x.subject;
-}
+inline MemberId written_subject(const Rumour& x) { return x.identity && x.identity->id == x.subject ? MemberId{} : x.subject; }
 template <class V>
 void subject(V& v, const Rumour& x) {
   v.id("subject", written_subject(x));
 }
-inline void subject(positional::Get& v, Rumour& x) {
-  v.id("subject", x.subject);
-}
+inline void subject(positional::Get& v, Rumour& x) { v.id("subject", x.subject); }
 
 template <class V>
 void fields(V& v, Ref<V, Rumour> x) {
@@ -86,8 +80,7 @@ inline const char* defect(Row& x) {
   if (!x.identity) return "a row without an identity";
   if (x.incarnation > kMostIncarnation) return "a row's incarnation out of range";
   const auto by_key = [](const FactPtr& a, const FactPtr& b) { return a->key >= b->key; };
-  if (std::adjacent_find(x.facts.begin(), x.facts.end(), by_key) != x.facts.end())
-    return "facts out of order";
+  if (std::adjacent_find(x.facts.begin(), x.facts.end(), by_key) != x.facts.end()) return "facts out of order";
   return nullptr;
 }
 
@@ -98,18 +91,14 @@ void fields(V& v, Ref<V, RowSummary> x) {
   v.choice("state", x.state);
   v.number("facts_hash", x.facts_hash);
 }
-inline const char* defect(RowSummary& x) {
-  return x.id.none() ? "a summary of nobody" : nullptr;
-}
+inline const char* defect(RowSummary& x) { return x.id.none() ? "a summary of nobody" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, Join> x) {
   v.word("cluster_name", x.cluster_name, limits::kNameBytes);
   v.nested("self", x.self);
 }
-inline const char* defect(Join& x) {
-  return x.self.identity ? nullptr : "a join without an identity";
-}
+inline const char* defect(Join& x) { return x.self.identity ? nullptr : "a join without an identity"; }
 
 template <class V>
 void fields(V& v, Ref<V, JoinReply> x) {
@@ -119,9 +108,7 @@ void fields(V& v, Ref<V, JoinReply> x) {
   v.word("observed_ip", x.observed_ip, kIpBytes);
   v.list("rows", x.rows, kRowsPerMessage);
 }
-inline const char* defect(JoinReply& x) {
-  return x.accused > kMostIncarnation ? "the accused incarnation out of range" : nullptr;
-}
+inline const char* defect(JoinReply& x) { return x.accused > kMostIncarnation ? "the accused incarnation out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, Ping> x) {
@@ -148,9 +135,7 @@ void fields(V& v, Ref<V, PingRequest> x) {
   v.number("incarnation", x.incarnation);
   v.list("rumours", x.rumours, kRumoursPerMessage);
 }
-inline const char* defect(PingRequest& x) {
-  return x.target ? nullptr : "a ping request without a target";
-}
+inline const char* defect(PingRequest& x) { return x.target ? nullptr : "a ping request without a target"; }
 
 template <class V>
 void fields(V& v, Ref<V, Nack> x) {
@@ -162,9 +147,7 @@ void fields(V& v, Ref<V, ProbeNow> x) {
   v.shared("subject", x.subject);
   v.number("incarnation", x.incarnation);
 }
-inline const char* defect(ProbeNow& x) {
-  return x.subject ? nullptr : "a probe of nobody";
-}
+inline const char* defect(ProbeNow& x) { return x.subject ? nullptr : "a probe of nobody"; }
 
 template <class V>
 void fields(V& v, Ref<V, Gossip> x) {

@@ -6,11 +6,9 @@ namespace dtrain::wire {
 namespace {
 
 constexpr std::string_view kVersion = "dtrain-key-v1";
-constexpr std::string_view kHead =
-    "# dtrain cluster key. Copy it to all hosts, mode 0600. First pair: serves; all: accepted.\n";
+constexpr std::string_view kHead = "# dtrain cluster key. Copy it to all hosts, mode 0600. First pair: serves; all: accepted.\n";
 constexpr std::string_view kBlanks = " \t\r";
-constexpr const char* kNext =
-    "make one with dtrainctl keygen FILE, or copy it again from a host where it works";
+constexpr const char* kNext = "make one with dtrainctl keygen FILE, or copy it again from a host where it works";
 
 auto damaged(const std::string& cause) {
   return fail(ErrorCode::damaged, cause, kNext);  // the caller names the file
@@ -36,10 +34,7 @@ std::optional<KeyBytes> parse_key(std::string_view digits) {
   if (digits.size() != 2 * key.size()) return std::nullopt;
   for (std::size_t i = 0; i < digits.size(); ++i) {
     const char c = digits[i];
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
     if (digit < 0) return std::nullopt;
     key[i / 2] = static_cast<std::uint8_t>(key[i / 2] << 4 | digit);
   }
@@ -73,9 +68,7 @@ Result<std::vector<KeyText>> parse_key_file(std::string_view text) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     // The content of a line is never quoted: it may be a secret in the wrong place.
-    const auto wrong = [number](const std::string& cause) {
-      return damaged("line " + std::to_string(number) + ": " + cause);
-    };
+    const auto wrong = [number](const std::string& cause) { return damaged("line " + std::to_string(number) + ": " + cause); };
     const std::string_view version = next_key_word(line);
     if (version.empty() || version.front() == '#') continue;
     if (version != kVersion) return wrong("does not begin with " + std::string(kVersion));

@@ -33,21 +33,14 @@ void fields(V& v, positional::Ref<V, LeaseAnswer> x) {
   v.number("epoch", x.epoch);
 }
 
-static const char* defect(Forward& x) {
-  return x.body.empty() ? "it holds no command" : nullptr;
-}
+static const char* defect(Forward& x) { return x.body.empty() ? "it holds no command" : nullptr; }
 static const char* no_question(const AssignmentId& id, std::uint64_t nonce) {
   return nonce == 0 || id.job == 0 || id.task.role.empty() ? "it names no question" : nullptr;
 }
-static const char* defect(LeaseRequest& x) {
-  return no_question(x.id, x.nonce);
-}
-static const char* defect(LeaseAnswer& x) {
-  return no_question(x.id, x.nonce);
-}
+static const char* defect(LeaseRequest& x) { return no_question(x.id, x.nonce); }
+static const char* defect(LeaseAnswer& x) { return no_question(x.id, x.nonce); }
 
 namespace {
-
 
 template <class Message>
 Result<LogMessage> decode_as(const std::string& what, std::string_view bytes) {
@@ -55,8 +48,7 @@ Result<LogMessage> decode_as(const std::string& what, std::string_view bytes) {
     return fail(ErrorCode::damaged, "could not decode " + what + ": " + cause, "the sender may run another version of dtrain");
   };
   if (bytes.size() > kRaftMessageBytes)
-    return fail(ErrorCode::limit,
-                "could not decode " + what + ": longer than " + std::to_string(kRaftMessageBytes) + " bytes");
+    return fail(ErrorCode::limit, "could not decode " + what + ": longer than " + std::to_string(kRaftMessageBytes) + " bytes");
   DecodeLimits limits;
   limits.bytes = kRaftMessageBytes;
   limits.elements = 64;

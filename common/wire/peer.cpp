@@ -33,18 +33,18 @@ static_assert(std::is_same_v<std::variant_alternative_t<kJoin - 1, GossipBody>, 
 static_assert(std::is_same_v<std::variant_alternative_t<kJoinReply - 1, GossipBody>, JoinReply>);
 
 // The first failing check decides: bytes, format, cluster, sender, type.
-std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, const MemberId& self,
-                           const MemberId& cluster, const LinkAuth& auth) {
+std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, const MemberId& self, const MemberId& cluster,
+                           const LinkAuth& auth) {
   const auto lane = lane_of(header.type);
   const bool of_log = is_log_type(header.type);
   const bool forming = header.type == kFormationType;
   const bool relayed = is_relay_type(header.type);
   const bool joining = header.type == kJoin || header.type == kJoinReply || forming;
-  const std::size_t most = forming                 ? kFormationBytes
-                           : relayed               ? kRelayMessageBytes
-                           : of_log                ? kRaftMessageBytes
+  const std::size_t most = forming                ? kFormationBytes
+                           : relayed              ? kRelayMessageBytes
+                           : of_log               ? kRaftMessageBytes
                            : lane == Lane::gossip ? kGossipMessageBytes
-                                                   : kBulkMessageBytes;
+                                                  : kBulkMessageBytes;
   if (body_bytes > most) return Drop::too_large;
   if (forming) {
     // Types that need no cluster, or accept any.
@@ -64,24 +64,15 @@ std::optional<Drop> refuse(const PeerHeader& header, std::size_t body_bytes, con
 
 const char* to_string(Drop drop) {
   switch (drop) {
-    case Drop::malformed:
-      return "malformed";
-    case Drop::too_large:
-      return "too-large";
-    case Drop::unknown_format:
-      return "unknown-format";
-    case Drop::other_cluster:
-      return "other-cluster";
-    case Drop::not_the_key_holder:
-      return "not-the-key-holder";
-    case Drop::self:
-      return "self";
-    case Drop::join_link:
-      return "join-link";
-    case Drop::unknown_type:
-      return "unknown-type";
-    case Drop::bad_body:
-      return "bad-body";
+    case Drop::malformed: return "malformed";
+    case Drop::too_large: return "too-large";
+    case Drop::unknown_format: return "unknown-format";
+    case Drop::other_cluster: return "other-cluster";
+    case Drop::not_the_key_holder: return "not-the-key-holder";
+    case Drop::self: return "self";
+    case Drop::join_link: return "join-link";
+    case Drop::unknown_type: return "unknown-type";
+    case Drop::bad_body: return "bad-body";
   }
   return "unknown";
 }
@@ -99,8 +90,8 @@ std::size_t encoded_size(const PeerHeader& header) {
   return sizer.total();
 }
 
-CheckedHeader check_header(std::string_view bytes, std::size_t body_bytes, const MemberId& self,
-                           const MemberId& cluster, const LinkAuth& auth) {
+CheckedHeader check_header(std::string_view bytes, std::size_t body_bytes, const MemberId& self, const MemberId& cluster,
+                           const LinkAuth& auth) {
   CheckedHeader checked;
   checked.drop = Drop::malformed;
   DecodeLimits limits;
@@ -114,8 +105,7 @@ CheckedHeader check_header(std::string_view bytes, std::size_t body_bytes, const
   DecodeError error;
   std::uint32_t magic = 0;
   std::uint16_t format = 0;
-  if (!read_value(root.at(0), magic, error) || magic != kPeerMagic || !read_value(root.at(1), format, error))
-    return checked;
+  if (!read_value(root.at(0), magic, error) || magic != kPeerMagic || !read_value(root.at(1), format, error)) return checked;
   if (format == 0 || format > kPeerFormat) {
     checked.drop = Drop::unknown_format;
     return checked;

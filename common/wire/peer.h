@@ -17,13 +17,13 @@ inline constexpr std::size_t kHeaderBytes = 128;         // longer: dropped unre
 
 struct PeerHeader {
   std::uint16_t format = kPeerFormat;
-  std::uint16_t type = 0;          // of the body; 1 to 63: gossip; 64 to 127: the log (wire/log_message.h); 128:
-                                   // wire/formation.h; 132 to 134: wire/relay.h
-  MemberId cluster;                // none: the sender belongs to no cluster yet (Join and formation only)
+  std::uint16_t type = 0;  // of the body; 1 to 63: gossip; 64 to 127: the log (wire/log_message.h); 128:
+                           // wire/formation.h; 132 to 134: wire/relay.h
+  MemberId cluster;        // none: the sender belongs to no cluster yet (Join and formation only)
   MemberId sender;
-  std::uint64_t incarnation = 0;   // of the sender
-  std::uint64_t epoch = 0;         // the highest that the sender knows
-  std::uint64_t correlation = 0;   // links an answer to its question; 0: none
+  std::uint64_t incarnation = 0;  // of the sender
+  std::uint64_t epoch = 0;        // the highest that the sender knows
+  std::uint64_t correlation = 0;  // links an answer to its question; 0: none
 };
 
 std::string encode_header(const PeerHeader& header);
@@ -31,7 +31,15 @@ std::size_t encoded_size(const PeerHeader& header);  // exact, without encoding
 
 // Why a message was dropped before its body was parsed; counted, and logged once a minute for each peer.
 enum class Drop : std::uint8_t {
-  malformed, too_large, unknown_format, other_cluster, not_the_key_holder, self, join_link, unknown_type, bad_body,
+  malformed,
+  too_large,
+  unknown_format,
+  other_cluster,
+  not_the_key_holder,
+  self,
+  join_link,
+  unknown_type,
+  bad_body,
 };
 inline constexpr std::size_t kDrops = 9;
 constexpr Drop enum_last(Drop) { return Drop::bad_body; }
@@ -39,9 +47,9 @@ const char* to_string(Drop drop);  // "other-cluster"
 
 // The identity that the link authenticated.
 struct LinkAuth {
-  bool curve = false;      // false: plain, loopback only; the sender is believed
+  bool curve = false;        // false: plain, loopback only; the sender is believed
   bool cluster_key = false;  // authenticated only by the cluster key: valid for Join, its answer, and founders' reports
-  MemberId node;           // curve and not cluster_key: the owner of the key
+  MemberId node;             // curve and not cluster_key: the owner of the key
 };
 
 struct CheckedHeader {

@@ -33,9 +33,7 @@ class Sizer {
  public:
   void array(std::uint32_t size) { total_ += size < 16 ? 1 : size < 65536 ? 3 : 5; }
   void nil() { ++total_; }
-  void natural(std::uint64_t value) {
-    total_ += value < 128 ? 1 : value < 256 ? 2 : value < 65536 ? 3 : value <= 0xffffffffu ? 5 : 9;
-  }
+  void natural(std::uint64_t value) { total_ += value < 128 ? 1 : value < 256 ? 2 : value < 65536 ? 3 : value <= 0xffffffffu ? 5 : 9; }
   void integer(std::int64_t value) {
     if (value >= 0) return natural(static_cast<std::uint64_t>(value));
     total_ += value >= -32 ? 1 : value >= -128 ? 2 : value >= -32768 ? 3 : value >= INT32_MIN ? 5 : 9;
@@ -43,9 +41,7 @@ class Sizer {
   void text(std::string_view value) {
     total_ += value.size() + (value.size() < 32 ? 1 : value.size() < 256 ? 2 : value.size() < 65536 ? 3 : 5);
   }
-  void binary(std::string_view value) {
-    total_ += value.size() + (value.size() < 256 ? 2 : value.size() < 65536 ? 3 : 5);
-  }
+  void binary(std::string_view value) { total_ += value.size() + (value.size() < 256 ? 2 : value.size() < 65536 ? 3 : 5); }
   std::size_t total() const { return total_; }
 
  private:
@@ -129,10 +125,8 @@ void put_value(Sink& sink, const std::uint16_t& value) {
 }
 template <class Sink, class T>
 void put_value(Sink& sink, const std::shared_ptr<const T>& value) {
-  if (value)
-    put_value(sink, *value);
-  else
-    sink.nil();
+  if (value) put_value(sink, *value);
+  else sink.nil();
 }
 template <class Sink, class T>
 void put_value(Sink& sink, const T& value) {
@@ -153,10 +147,8 @@ class Put {
   template <class T>
   void number(const char*, const T& value) {
     if (!take()) return;
-    if constexpr (std::is_signed_v<T>)
-      sink_.integer(value);
-    else
-      sink_.natural(value);
+    if constexpr (std::is_signed_v<T>) sink_.integer(value);
+    else sink_.natural(value);
   }
   template <class E>
   void choice(const char*, const E& value) {
@@ -231,10 +223,8 @@ class Get {
   void choice(const char* name, E& out) {
     std::uint64_t value = static_cast<std::uint64_t>(out);
     number(name, value);
-    if (value > static_cast<std::uint64_t>(enum_last(E{})))
-      unknown_ = true;
-    else
-      out = static_cast<E>(value);
+    if (value > static_cast<std::uint64_t>(enum_last(E{}))) unknown_ = true;
+    else out = static_cast<E>(value);
   }
   void flag(const char* name, bool& out) {
     std::uint64_t value = out;
@@ -292,8 +282,7 @@ class Get {
     const auto r = take();
     if (!r) return std::nullopt;
     if (r->kind() != Reader::Kind::text) return wrong(name, "expected text"), std::nullopt;
-    if (r->text().size() > limit)
-      return wrong(name, "longer than " + std::to_string(limit) + " bytes"), std::nullopt;
+    if (r->text().size() > limit) return wrong(name, "longer than " + std::to_string(limit) + " bytes"), std::nullopt;
     return r->text();
   }
   void text(const char* name, std::string& out, std::size_t limit, char lowest) {
@@ -315,8 +304,7 @@ class Get {
 };
 
 inline bool get_value(Reader r, MemberId& out, DecodeError& error, bool&) {
-  if (r.kind() != Reader::Kind::text || r.text().size() != kIdBytes)
-    return error.set("expected an id of 16 bytes"), false;
+  if (r.kind() != Reader::Kind::text || r.text().size() != kIdBytes) return error.set("expected an id of 16 bytes"), false;
   const std::string_view raw = r.text();
   out = {};
   for (std::size_t i = 0; i < 8; ++i) {
@@ -325,12 +313,8 @@ inline bool get_value(Reader r, MemberId& out, DecodeError& error, bool&) {
   }
   return true;
 }
-inline bool get_value(Reader r, std::uint64_t& out, DecodeError& error, bool&) {
-  return read_value(r, out, error);
-}
-inline bool get_value(Reader r, std::uint16_t& out, DecodeError& error, bool&) {
-  return read_value(r, out, error);
-}
+inline bool get_value(Reader r, std::uint64_t& out, DecodeError& error, bool&) { return read_value(r, out, error); }
+inline bool get_value(Reader r, std::uint16_t& out, DecodeError& error, bool&) { return read_value(r, out, error); }
 template <class T>
 bool get_value(Reader r, std::shared_ptr<const T>& out, DecodeError& error, bool& unknown) {
   T value{};

@@ -23,12 +23,11 @@ inline constexpr std::uint64_t kMostTerm = (std::uint64_t{1} << 62) - 1;  // als
 inline constexpr std::uint64_t kMostIndex = (std::uint64_t{1} << 62) - 1;
 inline constexpr Duration kMostElapsed{(std::int64_t{1} << 62) - 1};
 inline constexpr std::size_t kMostVoters = 5;
-inline constexpr std::size_t kMostLearners = 250;  // each costs 20 bytes in every entry that changes the configuration
+inline constexpr std::size_t kMostLearners = 250;                      // each costs 20 bytes in every entry that changes the configuration
 inline constexpr std::size_t kEntriesPerMessage = 4096;                // more: refused
 inline constexpr std::size_t kEntryBytes = limits::kLedgerEntryBytes;  // one entry's payload; longer: refused
 inline constexpr std::size_t kSnapshotChunkBytes = 1 << 20;            // longer: refused
-inline constexpr std::size_t kRaftMessageBytes =
-    kEntryBytes + (std::size_t{64} << 10);  // larger: dropped unread
+inline constexpr std::size_t kRaftMessageBytes = kEntryBytes + (std::size_t{64} << 10);  // larger: dropped unread
 
 // One history of a cluster's log. recover-quorum begins the next; voters of other histories are refused. Ordered by
 // number, then id.
@@ -77,9 +76,7 @@ enum class EntryKind : std::uint8_t {
   leader,         // the first of each term: empty
   configuration,  // an encoded Configuration, in force as soon as it is in a log
 };
-constexpr EntryKind enum_last(EntryKind) {
-  return EntryKind::configuration;
-}
+constexpr EntryKind enum_last(EntryKind) { return EntryKind::configuration; }
 
 struct LogEntry {
   std::uint64_t index = 0;  // from 1, without gaps
@@ -109,8 +106,8 @@ struct RaftHeader {
 
 // ---- bodies
 struct VoteRequest {
-  bool pre = false;        // only asks whether a vote would be given: nothing is promised, and no term begins
-  std::uint64_t term = 0;  // the term that the sender would lead
+  bool pre = false;              // only asks whether a vote would be given: nothing is promised, and no term begins
+  std::uint64_t term = 0;        // the term that the sender would lead
   std::uint64_t last_index = 0;  // of the sender's log
   std::uint64_t last_term = 0;
   bool operator==(const VoteRequest&) const = default;
@@ -163,9 +160,7 @@ struct TimeoutNow {              // the leader hands over: begin an election at 
   bool operator==(const TimeoutNow&) const = default;
 };
 enum class FenceReason : std::uint8_t { stale_life, other_history };
-constexpr FenceReason enum_last(FenceReason) {
-  return FenceReason::other_history;
-}
+constexpr FenceReason enum_last(FenceReason) { return FenceReason::other_history; }
 struct Fenced {  // the sender does not count the receiver, which then stops voting
   FenceReason reason = FenceReason::stale_life;
   Life seen;   // stale_life: the life that the sender knows
@@ -180,13 +175,11 @@ struct Welcome {  // the sender knows this life durably
   bool operator==(const Welcome&) const = default;
 };
 
-using RaftBody = std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, SnapshotChunk,
-                              SnapshotReply, TimeoutNow, Fenced, Hello, Welcome>;
+using RaftBody =
+    std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, SnapshotChunk, SnapshotReply, TimeoutNow, Fenced, Hello, Welcome>;
 inline constexpr std::uint16_t kFirstRaftType = 64;  // types 64 to 127 are the log's
 inline constexpr std::size_t kRaftTypes = std::variant_size_v<RaftBody>;
-inline std::uint16_t type_of(const RaftBody& body) {
-  return static_cast<std::uint16_t>(kFirstRaftType + body.index());
-}
+inline std::uint16_t type_of(const RaftBody& body) { return static_cast<std::uint16_t>(kFirstRaftType + body.index()); }
 
 struct RaftMessage {
   RaftHeader header;

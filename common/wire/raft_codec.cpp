@@ -11,9 +11,8 @@ using positional::Sizer;
 
 constexpr std::size_t kConfigurationBytes = 32 * (kMostVoters + kMostLearners);  // a member takes 19 bytes
 
-constexpr const char* kNames[] = {"vote request",   "vote reply",     "append request", "append reply",
-                                  "snapshot chunk", "snapshot reply", "timeout now",    "fenced",
-                                  "hello",          "welcome"};
+constexpr const char* kNames[] = {"vote request",   "vote reply",  "append request", "append reply", "snapshot chunk",
+                                  "snapshot reply", "timeout now", "fenced",         "hello",        "welcome"};
 static_assert(std::size(kNames) == kRaftTypes);
 
 template <class T>
@@ -38,8 +37,7 @@ void fields(positional::Get& v, Framed<T>& x) {
 }
 
 Error undecodable(std::string_view name, const std::string& cause, ErrorCode code = ErrorCode::damaged) {
-  return {code, "could not decode " + std::string(name) + ": " + cause,
-          "the sender may run another version of dtrain"};
+  return {code, "could not decode " + std::string(name) + ": " + cause, "the sender may run another version of dtrain"};
 }
 
 template <class T>
@@ -52,8 +50,7 @@ Result<RaftMessage> read(const Document& document, const char* name) {
   Framed<T> out{};
   DecodeError error;
   bool unknown = false;
-  if (positional::get_value(document.root(), out, error, unknown) && unknown)
-    error.set("a value of a newer version");
+  if (positional::get_value(document.root(), out, error, unknown) && unknown) error.set("a value of a newer version");
   if (error.failed()) return fail(undecodable(name, error.text()));
   return RaftMessage{out.header, RaftBody(std::move(out.body))};
 }
@@ -76,12 +73,8 @@ void put(Sink& sink, const RaftMessage& message) {
 
 }  // namespace
 
-bool Configuration::votes(const MemberId& id) const {
-  return std::binary_search(voters.begin(), voters.end(), id);
-}
-bool Configuration::learns(const MemberId& id) const {
-  return std::binary_search(learners.begin(), learners.end(), id);
-}
+bool Configuration::votes(const MemberId& id) const { return std::binary_search(voters.begin(), voters.end(), id); }
+bool Configuration::learns(const MemberId& id) const { return std::binary_search(learners.begin(), learners.end(), id); }
 
 std::string encode_configuration(const Configuration& configuration) {
   Writer w;
@@ -99,8 +92,7 @@ Result<Configuration> decode_configuration(std::string_view bytes) {
   Configuration out;
   DecodeError error;
   bool unknown = false;
-  if (positional::get_value(document->root(), out, error, unknown) && unknown)
-    error.set("a value of a newer version");
+  if (positional::get_value(document->root(), out, error, unknown) && unknown) error.set("a value of a newer version");
   if (error.failed()) return fail(undecodable("configuration", error.text()));
   return out;
 }
@@ -117,8 +109,7 @@ Result<RaftMessage> decode_raft(std::uint16_t type, const MemberId& sender, std:
     return fail(undecodable("message", "unknown type " + std::to_string(type)));
   const std::size_t at = type - kFirstRaftType;
   if (bytes.size() > kRaftMessageBytes)
-    return fail(undecodable(kNames[at], "longer than " + std::to_string(kRaftMessageBytes) + " bytes",
-                            ErrorCode::limit));
+    return fail(undecodable(kNames[at], "longer than " + std::to_string(kRaftMessageBytes) + " bytes", ErrorCode::limit));
   DecodeLimits limits;
   limits.bytes = kRaftMessageBytes;
   limits.elements = kEntriesPerMessage;

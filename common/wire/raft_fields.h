@@ -20,27 +20,21 @@ inline void span(positional::Get& v, const char* name, Duration& x) {
   v.number(name, count);
   x = Duration(static_cast<std::int64_t>(count));
 }
-inline bool in_range(const Duration& x) {
-  return x >= Duration{} && x <= kMostElapsed;
-}
+inline bool in_range(const Duration& x) { return x >= Duration{} && x <= kMostElapsed; }
 
 template <class V>
 void fields(V& v, Ref<V, History> x) {
   v.number("number", x.number);
   v.id("id", x.id);
 }
-inline const char* defect(History& x) {
-  return x.number > kMostTerm ? "a history out of range" : nullptr;
-}
+inline const char* defect(History& x) { return x.number > kMostTerm ? "a history out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, Life> x) {
   v.number("number", x.number);
   v.number("mark", x.mark);
 }
-inline const char* defect(Life& x) {
-  return x.number > kMostTerm ? "a life out of range" : nullptr;
-}
+inline const char* defect(Life& x) { return x.number > kMostTerm ? "a life out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, Configuration> x) {
@@ -78,9 +72,7 @@ void fields(V& v, Ref<V, LogEntry> x) {
   v.bytes("payload", x.payload, kEntryBytes);
 }
 
-inline const char* defect(LogEntry& x) {
-  return x.kind > enum_last(x.kind) ? "an entry of an unknown kind" : nullptr;
-}
+inline const char* defect(LogEntry& x) { return x.kind > enum_last(x.kind) ? "an entry of an unknown kind" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, RaftHeader> x) {
@@ -88,9 +80,7 @@ void fields(V& v, Ref<V, RaftHeader> x) {
   v.number("term", x.term);
   v.nested("life", x.life);
 }
-inline const char* defect(RaftHeader& x) {
-  return x.term > kMostTerm ? "a term out of range" : nullptr;
-}
+inline const char* defect(RaftHeader& x) { return x.term > kMostTerm ? "a term out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, VoteRequest> x) {
@@ -100,9 +90,7 @@ void fields(V& v, Ref<V, VoteRequest> x) {
   v.number("last_term", x.last_term);
 }
 inline const char* defect(VoteRequest& x) {
-  return x.term > kMostTerm || x.last_term > kMostTerm || x.last_index > kMostIndex
-             ? "a vote request out of range"
-             : nullptr;
+  return x.term > kMostTerm || x.last_term > kMostTerm || x.last_index > kMostIndex ? "a vote request out of range" : nullptr;
 }
 
 template <class V>
@@ -111,9 +99,7 @@ void fields(V& v, Ref<V, VoteReply> x) {
   v.number("term", x.term);
   v.flag("granted", x.granted);
 }
-inline const char* defect(VoteReply& x) {
-  return x.term > kMostTerm ? "a term out of range" : nullptr;
-}
+inline const char* defect(VoteReply& x) { return x.term > kMostTerm ? "a term out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, AppendRequest> x) {
@@ -125,8 +111,7 @@ void fields(V& v, Ref<V, AppendRequest> x) {
   v.list("entries", x.entries, kEntriesPerMessage);
 }
 inline const char* defect(AppendRequest& x) {
-  if (x.prev_index > kMostIndex - kEntriesPerMessage || x.prev_term > kMostTerm || x.commit > kMostIndex ||
-      !in_range(x.elapsed))
+  if (x.prev_index > kMostIndex - kEntriesPerMessage || x.prev_term > kMostTerm || x.commit > kMostIndex || !in_range(x.elapsed))
     return "an append request out of range";
   LogEntry before;
   before.index = x.prev_index;
@@ -134,8 +119,7 @@ inline const char* defect(AppendRequest& x) {
   const LogEntry* last = &before;
   for (LogEntry& entry : x.entries) {
     entry.index = last->index + 1;
-    if (entry.term < last->term || entry.term == 0 || entry.term > kMostTerm)
-      return "entries of terms out of order";
+    if (entry.term < last->term || entry.term == 0 || entry.term > kMostTerm) return "entries of terms out of order";
     if (entry.elapsed < last->elapsed || !in_range(entry.elapsed)) return "entries of times out of order";
     last = &entry;
   }
@@ -152,8 +136,7 @@ void fields(V& v, Ref<V, AppendReply> x) {
   v.number("hint_term", x.hint_term);
 }
 inline const char* defect(AppendReply& x) {
-  return x.match > kMostIndex || x.prev_index > kMostIndex || x.hint_index > kMostIndex ||
-                 x.hint_term > kMostTerm
+  return x.match > kMostIndex || x.prev_index > kMostIndex || x.hint_index > kMostIndex || x.hint_term > kMostTerm
              ? "an append reply out of range"
              : nullptr;
 }
@@ -171,11 +154,9 @@ void fields(V& v, Ref<V, SnapshotChunk> x) {
   v.bytes("bytes", x.bytes, kSnapshotChunkBytes);
 }
 inline const char* defect(SnapshotChunk& x) {
-  if (x.index == 0 || x.index > kMostIndex || x.term == 0 || x.term > kMostTerm ||
-      !in_range(x.snapshot_elapsed) || !in_range(x.elapsed))
+  if (x.index == 0 || x.index > kMostIndex || x.term == 0 || x.term > kMostTerm || !in_range(x.snapshot_elapsed) || !in_range(x.elapsed))
     return "a snapshot out of range";
-  if (x.offset > x.total || x.bytes.size() > x.total - x.offset)
-    return "a chunk behind the end of its snapshot";
+  if (x.offset > x.total || x.bytes.size() > x.total - x.offset) return "a chunk behind the end of its snapshot";
   return nullptr;
 }
 
@@ -186,17 +167,13 @@ void fields(V& v, Ref<V, SnapshotReply> x) {
   v.number("next_offset", x.next_offset);
   v.flag("done", x.done);
 }
-inline const char* defect(SnapshotReply& x) {
-  return x.index > kMostIndex ? "a snapshot reply out of range" : nullptr;
-}
+inline const char* defect(SnapshotReply& x) { return x.index > kMostIndex ? "a snapshot reply out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, TimeoutNow> x) {
   v.number("last_index", x.last_index);
 }
-inline const char* defect(TimeoutNow& x) {
-  return x.last_index > kMostIndex ? "a hand-over out of range" : nullptr;
-}
+inline const char* defect(TimeoutNow& x) { return x.last_index > kMostIndex ? "a hand-over out of range" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, Fenced> x) {

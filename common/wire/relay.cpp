@@ -14,9 +14,7 @@ void fields(V& v, Ref<V, RelayOpen> x) {
   v.number("applied", x.applied);
   v.number("allowed", x.allowed);
 }
-const char* defect(RelayOpen& x) {
-  return x.stream == 0 ? "no stream" : nullptr;
-}
+const char* defect(RelayOpen& x) { return x.stream == 0 ? "no stream" : nullptr; }
 
 template <class V>
 void fields(V& v, Ref<V, RelayData> x) {
@@ -41,9 +39,7 @@ void fields(V& v, Ref<V, RelayClose> x) {
   v.prose("cause", x.cause, kRelayTextBytes);
   v.prose("next", x.next, kRelayTextBytes);
 }
-const char* defect(RelayClose& x) {
-  return x.stream == 0 ? "no stream" : nullptr;
-}
+const char* defect(RelayClose& x) { return x.stream == 0 ? "no stream" : nullptr; }
 
 namespace {
 
@@ -56,20 +52,15 @@ Result<RelayMessage> decode_as(Reader root) {
   bool unknown = false;
   if (positional::get_value(root, out, error, unknown) && unknown) error.set("a value of a newer version");
   if (error.failed())
-    return fail(ErrorCode::damaged, "could not decode message of a relay: " + error.text(),
-                "the sender may run another version of dtrain");
+    return fail(ErrorCode::damaged, "could not decode message of a relay: " + error.text(), "the sender may run another version of dtrain");
   return RelayMessage(std::move(out));
 }
 
 }  // namespace
 
-bool is_relay_type(std::uint16_t type) {
-  return type >= kFirstRelayType && type < kFirstRelayType + kRelayTypes;
-}
+bool is_relay_type(std::uint16_t type) { return type >= kFirstRelayType && type < kFirstRelayType + kRelayTypes; }
 
-std::uint16_t type_of(const RelayMessage& message) {
-  return static_cast<std::uint16_t>(kFirstRelayType + message.index());
-}
+std::uint16_t type_of(const RelayMessage& message) { return static_cast<std::uint16_t>(kFirstRelayType + message.index()); }
 
 std::string encode_relay(const RelayMessage& message) {
   Writer w;
@@ -80,8 +71,7 @@ std::string encode_relay(const RelayMessage& message) {
 Result<RelayMessage> decode_relay(std::uint16_t type, std::string_view bytes) {
   if (!is_relay_type(type)) return fail(ErrorCode::invalid, "could not decode message of a relay: not of its types");
   if (bytes.size() > kRelayMessageBytes)
-    return fail(ErrorCode::limit,
-                "could not decode message of a relay: longer than " + std::to_string(kRelayMessageBytes) + " bytes");
+    return fail(ErrorCode::limit, "could not decode message of a relay: longer than " + std::to_string(kRelayMessageBytes) + " bytes");
   DecodeLimits limits;
   limits.bytes = kRelayMessageBytes;
   limits.elements = kElements;

@@ -14,21 +14,21 @@
 
 #include "agent/base/boot_clock.h"
 #include "agent/base/small_file.h"
-#include "agent/proc/shim_runner.h"
 #include "agent/proc/record.h"
+#include "agent/proc/shim_runner.h"
 #include "tests/conformance/runner_suite.h"
 
 namespace dtrain::conformance {
 
-inline constexpr Duration kRealBound = 60s;   // far beyond what any condition needs on a loaded machine
+inline constexpr Duration kRealBound = 60s;  // far beyond what any condition needs on a loaded machine
 
 class DirectWorld : public RunnerWorld {
  public:
   struct Options {
-    bool systemd = false;     // its PID 1 launches the shims
-    std::vector<proc::MakeLauncher> launchers;   // others than that; empty: none
+    bool systemd = false;                       // its PID 1 launches the shims
+    std::vector<proc::MakeLauncher> launchers;  // others than that; empty: none
     bool cgroups = true;
-    bool long_path = false;   // of the tasks directory: beyond what a socket address holds
+    bool long_path = false;  // of the tasks directory: beyond what a socket address holds
     std::uint64_t log_file_bytes = 64ull << 20;
     std::uint32_t log_files = 8;
     std::map<std::string, std::uint64_t> ulimits;
@@ -54,7 +54,7 @@ class DirectWorld : public RunnerWorld {
       if (const auto state = proc::read_record(entry.path(), "state")) kill_and_reap(state->fixed.shim_pid);
     for (const std::int32_t pid : marked("")) ::kill(pid, SIGKILL);
     agent_returns();
-    (void)runner_->list();   // buries what is dead, cgroups included
+    (void)runner_->list();  // buries what is dead, cgroups included
     runner_.reset();
     std::filesystem::remove_all(root_, ignored);
   }
@@ -68,7 +68,7 @@ class DirectWorld : public RunnerWorld {
       if (condition()) return true;
       if (boot_now() > end) return false;
       pollfd wait{runner_ ? runner_->fd() : -1, POLLIN, 0};
-      ::poll(&wait, 1, 5);   // some conditions are about processes, which announce nothing here
+      ::poll(&wait, 1, 5);  // some conditions are about processes, which announce nothing here
     }
   }
 
@@ -109,7 +109,7 @@ class DirectWorld : public RunnerWorld {
     options.log_files = options_.log_files;
     options.ulimits = options_.ulimits;
     options.devices = options_.devices;
-    if (!options_.cgroups) options.cgroup = "/no-such-cgroup";   // do without
+    if (!options_.cgroups) options.cgroup = "/no-such-cgroup";  // do without
     auto launchers = options_.launchers;
     if (launchers.empty()) launchers = {options_.systemd ? proc::systemd_launcher : proc::direct_launcher};
     auto made = proc::make_runner(options, launchers);
@@ -132,12 +132,12 @@ class DirectWorld : public RunnerWorld {
   const std::string& root() const { return root_; }
   const std::string& tasks() const { return tasks_; }
   const std::string& work() const { return work_; }
-  const std::vector<Error>& warnings() const { return warnings_; }   // of all agents so far
+  const std::vector<Error>& warnings() const { return warnings_; }  // of all agents so far
 
   // Living processes whose environment carries the mark of that assignment; "": of any in this world.
   std::vector<std::int32_t> marked(const std::string& assignment) const {
-    const std::string wanted = std::string(1, '\0') + kMark + "=" + root_ + "/" +
-                               (assignment.empty() ? "" : assignment + std::string(1, '\0'));
+    const std::string wanted =
+        std::string(1, '\0') + kMark + "=" + root_ + "/" + (assignment.empty() ? "" : assignment + std::string(1, '\0'));
     std::vector<std::int32_t> found;
     std::error_code error;
     for (std::filesystem::directory_iterator i("/proc", error), end; !error && i != end; i.increment(error)) {

@@ -7,7 +7,7 @@
 namespace dtrain::conformance {
 namespace {
 
-constexpr Duration kShortLease = 3s;   // freezes after 2 s, asks each 0.6 s
+constexpr Duration kShortLease = 3s;  // freezes after 2 s, asks each 0.6 s
 constexpr std::uint64_t kEpoch = 5;
 
 }  // namespace
@@ -58,12 +58,12 @@ TEST_P(RunnerSuite, UnderALeaseOnlyAGrantStarts) {
   launch_leased(worker_, {});
   world_->runner().start(worker_, 1);
   ASSERT_TRUE(until_asked(worker_));
-  ASSERT_TRUE(until_asked(worker_));   // unanswered: again, and it has not started
+  ASSERT_TRUE(until_asked(worker_));  // unanswered: again, and it has not started
   EXPECT_EQ(count<node::AttemptStarted>(worker_), 0);
   EXPECT_EQ(world_->processes(worker_), 0);
   node::LeaseAsked stranger = *last<node::LeaseAsked>(worker_);
   stranger.nonce += 1000;
-  answer(stranger, true, kEpoch);                            // to no question of its
+  answer(stranger, true, kEpoch);                              // to no question of its
   answer(*last<node::LeaseAsked>(worker_), true, kEpoch - 1);  // of a deposed coordinator
   ASSERT_TRUE(until_asked(worker_));
   EXPECT_EQ(count<node::AttemptStarted>(worker_), 0);
@@ -98,7 +98,7 @@ TEST_P(RunnerSuite, AtTheEndOfItsLeaseATaskIsFrozenAndAGrantThawsIt) {
   ASSERT_TRUE(until_froze(true));
   EXPECT_EQ(world_->running_processes(worker_), 0);
   EXPECT_GT(world_->processes(worker_), 0);
-  answer(before, true, kEpoch);   // asked for before it was frozen: does not thaw
+  answer(before, true, kEpoch);  // asked for before it was frozen: does not thaw
   ASSERT_TRUE(until_asked(worker_));
   EXPECT_EQ(world_->running_processes(worker_), 0);
   answer(*last<node::LeaseAsked>(worker_), true, kEpoch);
@@ -112,7 +112,7 @@ TEST_P(RunnerSuite, AtTheEndOfItsLeaseATaskIsFrozenAndAGrantThawsIt) {
 TEST_P(RunnerSuite, WhoIsGrantedInTimeRunsOn) {
   launch_leased(worker_, {});
   start_granted(worker_, 1);
-  for (int grants = 0; grants < 6; ++grants) {   // longer than a lease
+  for (int grants = 0; grants < 6; ++grants) {  // longer than a lease
     ASSERT_TRUE(until_asked(worker_));
     answer(*last<node::LeaseAsked>(worker_), true, kEpoch);
   }
@@ -127,7 +127,7 @@ TEST_P(RunnerSuite, WhatIsSupersededIsKilledAsItIsAndNeverStartedAgain) {
   ASSERT_TRUE(until_asked(worker_));
   answer(*last<node::LeaseAsked>(worker_), false, kEpoch);
   EXPECT_EQ(wait_exit(worker_, 1).signal, SIGKILL);
-  EXPECT_EQ(count<node::LeaseFroze>(worker_), 1);   // no thaw
+  EXPECT_EQ(count<node::LeaseFroze>(worker_), 1);  // no thaw
   EXPECT_EQ(world_->processes(worker_), 0);
   world_->runner().start(worker_, 2);
   EXPECT_TRUE(pump([&] { return last<node::AttemptRefused>(worker_) != nullptr; }));
@@ -151,7 +151,7 @@ TEST_P(RunnerSuite, AStartThatWaitsIsRefusedWhenItIsSupersededKilledOrEnded) {
   EXPECT_TRUE(pump([&] { return last<node::ShimGone>(others[2]) != nullptr; }));
   launched_.erase(others[2]);
   events_.clear();
-  world_->runner().start(others[1], 1);   // the same attempt again: it has not run
+  world_->runner().start(others[1], 1);  // the same attempt again: it has not run
   ASSERT_TRUE(until_asked(others[1]));
   answer(*last<node::LeaseAsked>(others[1]), true, kEpoch);
   EXPECT_TRUE(pump([&] { return last<node::AttemptStarted>(others[1]) != nullptr; }));
@@ -165,7 +165,7 @@ TEST_P(RunnerSuite, WhatIsFrozenByOrderStaysFrozenWhateverIsGranted) {
   ASSERT_TRUE(pump([&] { return last<node::FreezeDone>(worker_) != nullptr; }));
   ASSERT_TRUE(last<node::FreezeDone>(worker_)->result);
   events_.clear();
-  world_->runner().freeze(worker_, false);   // a thaw, so it takes a grant
+  world_->runner().freeze(worker_, false);  // a thaw, so it takes a grant
   ASSERT_TRUE(pump([&] { return last<node::FreezeDone>(worker_) != nullptr; }));
   EXPECT_TRUE(last<node::FreezeDone>(worker_)->result);
   ASSERT_TRUE(until_froze(true));
@@ -205,7 +205,7 @@ TEST_P(RunnerSuite, TheShimFreezesWithoutAnAgentAndTheNextOneIsTold) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].running);
   EXPECT_TRUE(found[0].leased);
-  EXPECT_FALSE(found[0].frozen);   // not by an order
+  EXPECT_FALSE(found[0].frozen);  // not by an order
   EXPECT_EQ(found[0].epoch, kEpoch);
   ASSERT_TRUE(until_froze(true));
   ASSERT_TRUE(until_asked(worker_));
@@ -255,7 +255,7 @@ TEST_P(RunnerSuite, WhatRunsWithoutALeaseCanBeRequiredToHaveOne) {
   answer(*last<node::LeaseAsked>(worker_), true, kEpoch);
   ASSERT_TRUE(until_asked(worker_));
   EXPECT_EQ(count<node::LeaseFroze>(worker_), 0);
-  ASSERT_TRUE(until_froze(true));   // and no other grant
+  ASSERT_TRUE(until_froze(true));  // and no other grant
   EXPECT_EQ(world_->running_processes(worker_), 0);
   const auto found = restart_agent();
   ASSERT_EQ(found.size(), 1u);
@@ -267,10 +267,10 @@ TEST_P(RunnerSuite, WhatIsFrozenByOrderWhenALeaseIsRequiredThawsByAGrantOnly) {
   start(worker_, 1);
   ASSERT_TRUE(pump([&] { return last<node::Notified>(worker_) != nullptr; }));
   world_->runner().freeze(worker_, true);
-  world_->runner().require_lease({worker_, kShortLease});   // maybe before it is frozen
+  world_->runner().require_lease({worker_, kShortLease});  // maybe before it is frozen
   ASSERT_TRUE(pump([&] { return last<node::FreezeDone>(worker_) != nullptr; }));
   ASSERT_TRUE(last<node::FreezeDone>(worker_)->result);
-  EXPECT_EQ(count<node::LeaseAsked>(worker_), 0);   // while it is held no grant would help
+  EXPECT_EQ(count<node::LeaseAsked>(worker_), 0);  // while it is held no grant would help
   events_.clear();
   world_->runner().freeze(worker_, false);
   ASSERT_TRUE(pump([&] { return last<node::FreezeDone>(worker_) != nullptr; }));

@@ -55,8 +55,7 @@ task::Exit RunnerSuite::wait_exit(const AssignmentId& id, AttemptNumber attempt)
 }
 
 void RunnerSuite::settle(const AssignmentId& id, int processes) {
-  EXPECT_TRUE(pump([&] { return world_->running_processes(id) == processes; }))
-      << world_->running_processes(id) << " processes run";
+  EXPECT_TRUE(pump([&] { return world_->running_processes(id) == processes; })) << world_->running_processes(id) << " processes run";
 }
 
 std::vector<task::FoundShim> RunnerSuite::restart_agent() {

@@ -20,9 +20,9 @@ namespace dtrain::conformance {
 // What the task of a case does. Each world writes it in the words of its own host.
 struct Behaviour {
   enum Kind { runs_on, exits, missing_program } kind = runs_on;
-  int code = 0;                  // of `exits`, at once
-  bool ready = false;            // sends READY=1 when all of this is set up,
-  std::string status{};          // then this STATUS=
+  int code = 0;          // of `exits`, at once
+  bool ready = false;    // sends READY=1 when all of this is set up,
+  std::string status{};  // then this STATUS=
   bool ignores_term = false;
   bool leaves_children = false;  // has forked some, one of them into a session of its own
   std::string says{};            // on stderr
@@ -41,11 +41,11 @@ class RunnerWorld {
   // The agent is killed: runner() must not be called. Then another one comes, and list() is its first call.
   virtual void agent_dies() = 0;
   virtual void agent_returns() = 0;
-  virtual void shim_dies(const AssignmentId& id) = 0;                      // kill -9
-  virtual void shim_stops(const AssignmentId& id) = 0;                     // SIGSTOP; its task runs on
+  virtual void shim_dies(const AssignmentId& id) = 0;   // kill -9
+  virtual void shim_stops(const AssignmentId& id) = 0;  // SIGSTOP; its task runs on
   virtual void shim_continues(const AssignmentId& id) = 0;
-  virtual void process_dies(const AssignmentId& id, std::int32_t pid) = 0; // kill -9 of the task's main process
-  virtual int children() const = 0;                                        // that `leaves_children` has, once they are settled
+  virtual void process_dies(const AssignmentId& id, std::int32_t pid) = 0;  // kill -9 of the task's main process
+  virtual int children() const = 0;                                         // that `leaves_children` has, once they are settled
   // Processes of that assignment's tasks that are alive and not stopped, shim excluded.
   virtual int processes(const AssignmentId& id) = 0;
   virtual int running_processes(const AssignmentId& id) = 0;
@@ -61,7 +61,7 @@ inline std::string world_name(const testing::TestParamInfo<WorldFactory>& info) 
 class RunnerSuite : public testing::TestWithParam<WorldFactory> {
  protected:
   RunnerSuite();
-  ~RunnerSuite() override;   // ends every shim that the case launched
+  ~RunnerSuite() override;  // ends every shim that the case launched
 
   bool pump(const std::function<bool()>& condition) { return world_->pump(sink_, condition); }
   void launch(const AssignmentId& id, const Behaviour& behaviour);      // until ShimUp
@@ -72,7 +72,7 @@ class RunnerSuite : public testing::TestWithParam<WorldFactory> {
   // leases (lease_suite.cpp)
   void launch_leased(const AssignmentId& id, const Behaviour& behaviour);
   void answer(const node::LeaseAsked& asked, bool granted, std::uint64_t epoch);
-  bool until_asked(const AssignmentId& id);   // once more from now on
+  bool until_asked(const AssignmentId& id);  // once more from now on
   bool until_froze(bool frozen);
   std::int32_t start_granted(const AssignmentId& id, AttemptNumber attempt);
 
@@ -85,7 +85,8 @@ class RunnerSuite : public testing::TestWithParam<WorldFactory> {
   // Which of the events so far is the first of that kind.
   template <class E>
   std::ptrdiff_t first() const {
-    return std::find_if(events_.begin(), events_.end(), [](const auto& event) { return std::holds_alternative<E>(event); }) - events_.begin();
+    return std::find_if(events_.begin(), events_.end(), [](const auto& event) { return std::holds_alternative<E>(event); }) -
+           events_.begin();
   }
   template <class E>
   int count(const AssignmentId& id) const {

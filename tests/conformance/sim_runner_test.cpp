@@ -72,8 +72,8 @@ class SimWorld final : public RunnerWorld {
   std::unique_ptr<sim::FakeRunner> runner_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Simulated, RunnerSuite,
-                         testing::Values(WorldFactory{"simulated", [] { return std::make_unique<SimWorld>(); }}), world_name);
+INSTANTIATE_TEST_SUITE_P(Simulated, RunnerSuite, testing::Values(WorldFactory{"simulated", [] { return std::make_unique<SimWorld>(); }}),
+                         world_name);
 
 }  // namespace
 }  // namespace dtrain::conformance

@@ -60,9 +60,7 @@ void converse(std::string_view input) {
       case kSay:
         if (const std::size_t room = std::min(end.room(), length); room > 0) unanswered += end.say(bytes.substr(0, room)).bytes.size();
         break;
-      case kHandOn:
-        end.delivered(std::min(end.waiting().size(), length));
-        break;
+      case kHandOn: end.delivered(std::min(end.waiting().size(), length)); break;
     }
     CHECK(end.waiting().size() <= relay::kBridgeWindowBytes && unanswered <= relay::kBridgeWindowBytes);
     CHECK(end.room() <= relay::kBridgeWindowBytes - unanswered);

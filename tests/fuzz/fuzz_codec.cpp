@@ -28,7 +28,7 @@ void check_stream(std::string_view input) {
 
 struct Chosen {
   std::string_view input;
-  unsigned choice;   // counts down
+  unsigned choice;  // counts down
   template <class T>
   void operator()(const char*) {
     if (choice-- == 0) check_round_trip<T>(input);

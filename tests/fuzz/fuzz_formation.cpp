@@ -66,8 +66,7 @@ void converse(std::string_view input) {
     const auto at = [&](std::size_t i) { return static_cast<unsigned char>(input[i]); };
     const unsigned what = at(0) % (kTold + 1);
     const MemberId sender{at(1), at(1)};
-    const std::size_t length =
-        what == kTold ? std::min<std::size_t>(at(2) << 8 | at(3), input.size() - 4) : 0;
+    const std::size_t length = what == kTold ? std::min<std::size_t>(at(2) << 8 | at(3), input.size() - 4) : 0;
     if (what == kPassing) now += Duration(std::int64_t{1'000'000} * (at(2) << 8 | at(3)));
     if (what == kEstablished && disk.started) give(Established{});
     if (what == kAdmitted && founder.cluster().none()) give(Admitted{{9, 9}});
@@ -101,11 +100,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace dtrain::test;
   if (size == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-  if (data[0] == kConversation)
-    converse(input);
-  else if (data[0] == kRecord)
-    check_record(input);
-  else
-    check_report(input);
+  if (data[0] == kConversation) converse(input);
+  else if (data[0] == kRecord) check_record(input);
+  else check_report(input);
   return 0;
 }

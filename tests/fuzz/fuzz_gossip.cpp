@@ -16,8 +16,8 @@
 namespace dtrain::test {
 namespace {
 
-constexpr unsigned kHeaderChoice = 0, kRecordChoice = 251, kResourcesChoice = 252, kFreeChoice = 253,
-                   kCouncilChoice = 254, kKeyFileChoice = 255;
+constexpr unsigned kHeaderChoice = 0, kRecordChoice = 251, kResourcesChoice = 252, kFreeChoice = 253, kCouncilChoice = 254,
+                   kKeyFileChoice = 255;
 
 void check_rumour(const Rumour& rumour) {
   CHECK(!rumour.subject.none() && rumour.reason.size() <= kProseBytes);
@@ -71,8 +71,7 @@ void check_envelope(std::string_view input) {
     return;
   }
   const PeerHeader& header = checked.header;
-  CHECK(input.size() <= kHeaderBytes && header.format == kPeerFormat &&
-        (lane_of(header.type) || is_log_type(header.type)));
+  CHECK(input.size() <= kHeaderBytes && header.format == kPeerFormat && (lane_of(header.type) || is_log_type(header.type)));
   CHECK(!header.sender.none() && header.sender != self);
   CHECK(!auth.curve || auth.cluster_key || header.sender == auth.node);
   CHECK(header.type <= 2 || (!ours.none() && header.cluster == ours && !(auth.curve && auth.cluster_key)));
@@ -111,26 +110,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0]) {
-    case kHeaderChoice:
-      check_envelope(input);
-      break;
-    case kRecordChoice:
-      check_record(input);
-      break;
-    case kResourcesChoice:
-      check_round_trip<dtrain::node::HostFacts>(input);
-      break;
-    case kFreeChoice:
-      check_round_trip<dtrain::node::FreeFacts>(input);
-      break;
-    case kCouncilChoice:
-      check_round_trip<dtrain::node::CouncilFact>(input);
-      break;
-    case kKeyFileChoice:
-      check_key_file(input);
-      break;
-    default:
-      check_body(data[0], input);
+    case kHeaderChoice: check_envelope(input); break;
+    case kRecordChoice: check_record(input); break;
+    case kResourcesChoice: check_round_trip<dtrain::node::HostFacts>(input); break;
+    case kFreeChoice: check_round_trip<dtrain::node::FreeFacts>(input); break;
+    case kCouncilChoice: check_round_trip<dtrain::node::CouncilFact>(input); break;
+    case kKeyFileChoice: check_key_file(input); break;
+    default: check_body(data[0], input);
   }
   return 0;
 }

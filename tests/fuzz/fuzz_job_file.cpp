@@ -26,8 +26,7 @@ job::ParseOptions options_of(std::string_view text) {
   if (!text.starts_with(kSet)) return options;
   const std::string_view line = text.substr(kSet.size(), text.find('\n') - kSet.size());
   const std::size_t equals = line.find('=');
-  if (equals != std::string_view::npos)
-    options.sets.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+  if (equals != std::string_view::npos) options.sets.emplace_back(line.substr(0, equals), line.substr(equals + 1));
   return options;
 }
 
@@ -36,8 +35,7 @@ void render_some(const job::JobSpec& spec) {
   view.job_name = spec.name;
   std::uint16_t port = 20000;
   for (const auto& [name, role] : spec.roles)
-    for (std::uint32_t i = 0; i < role.replicas && view.tasks.size() < kRenderedTasks; ++i)
-      view.tasks[{name, i}] = {"127.0.0.1", port++};
+    for (std::uint32_t i = 0; i < role.replicas && view.tasks.size() < kRenderedTasks; ++i) view.tasks[{name, i}] = {"127.0.0.1", port++};
   for (const auto& entry : view.tasks) {
     job::TaskView task;
     task.task = entry.first;

@@ -17,8 +17,7 @@ namespace {
 
 using namespace raft;
 
-constexpr unsigned kConfiguration = 250, kWindow = 251, kHardState = 252, kEntry = 253, kSnapshot = 254,
-                   kMostCouncil = 2;
+constexpr unsigned kConfiguration = 250, kWindow = 251, kHardState = 252, kEntry = 253, kSnapshot = 254, kMostCouncil = 2;
 constexpr std::size_t kMessages = 200;  // of one conversation
 
 class SilentLog : public Log {
@@ -28,8 +27,7 @@ class SilentLog : public Log {
 };
 
 void check_configuration(const Configuration& configuration) {
-  CHECK(configuration.voters.size() <= wire::kMostVoters &&
-        configuration.learners.size() <= wire::kMostLearners);
+  CHECK(configuration.voters.size() <= wire::kMostVoters && configuration.learners.size() <= wire::kMostLearners);
   CHECK(std::is_sorted(configuration.voters.begin(), configuration.voters.end()));
   for (const MemberId& id : configuration.learners) CHECK(!configuration.votes(id));
 }
@@ -44,11 +42,9 @@ void check_message(std::uint16_t type, std::string_view input) {
   if (const auto* request = std::get_if<wire::AppendRequest>(&decoded->body)) {
     CHECK(request->entries.size() <= wire::kEntriesPerMessage);
     std::uint64_t index = request->prev_index;
-    for (const LogEntry& entry : request->entries)
-      CHECK(entry.index == ++index && entry.payload.size() <= wire::kEntryBytes);
+    for (const LogEntry& entry : request->entries) CHECK(entry.index == ++index && entry.payload.size() <= wire::kEntryBytes);
   }
-  if (const auto* chunk = std::get_if<wire::SnapshotChunk>(&decoded->body))
-    check_configuration(chunk->configuration);
+  if (const auto* chunk = std::get_if<wire::SnapshotChunk>(&decoded->body)) check_configuration(chunk->configuration);
   const std::string encoded = wire::encode_raft(*decoded);
   CHECK(encoded.size() == wire::encoded_size(*decoded));
   const auto again = wire::decode_raft(type, {5, 5}, encoded);
@@ -99,10 +95,8 @@ void converse(std::uint64_t voters, std::string_view input) {
     if (type == 2) give(ChangeAsked{count, static_cast<ChangeKind>(at(3) % 4), sender});
     if (type == 3 && member.commit() > member.snapshot_index()) give(Snapshotted{member.commit(), "state"});
     if (type == 4) give(LeaderGone{sender});
-    if (const auto message = wire::decode_raft(type, sender, input.substr(4, length)))
-      give(Received{*message});
-    else
-      give(Tick{});
+    if (const auto message = wire::decode_raft(type, sender, input.substr(4, length))) give(Received{*message});
+    else give(Tick{});
     input.remove_prefix(type < wire::kFirstRaftType ? 4 : 4 + length);
   }
   std::uint64_t index = disk.snapshot ? disk.snapshot->index : 0;

@@ -38,19 +38,14 @@ void converse(std::string_view input) {
     now += Duration(std::int64_t{20'000'000} * at(1));
     switch (at(0) % kWhats) {
       case kData:
-        if (const auto data = wire::decode_relay(wire::kFirstRelayType + 1, bytes))
-          end.receive(now, std::get<wire::RelayData>(*data));
+        if (const auto data = wire::decode_relay(wire::kFirstRelayType + 1, bytes)) end.receive(now, std::get<wire::RelayData>(*data));
         break;
-      case kOpenedAgain:
-        end.opened_again(now);
-        break;
+      case kOpenedAgain: end.opened_again(now); break;
       case kWrite:
         end.write(bytes);
         written += length;
         break;
-      case kRead:
-        end.consume(std::min(end.readable().size(), length));
-        break;
+      case kRead: end.consume(std::min(end.readable().size(), length)); break;
     }
     CHECK(end.readable().size() <= relay::kWindowBytes && end.unacknowledged() <= written);
     std::size_t said = 0;
@@ -71,9 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace dtrain::test;
   if (size == 0) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-  if (data[0] == 0)
-    converse(input);
-  else
-    check_message(data[0], input);
+  if (data[0] == 0) converse(input);
+  else check_message(data[0], input);
   return 0;
 }

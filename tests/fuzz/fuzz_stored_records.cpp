@@ -25,7 +25,7 @@ constexpr Check kStored[] = {
     dtrain::test::check_round_trip<dtrain::cluster::Command>,
     dtrain::test::check_round_trip<dtrain::cluster::LedgerState>,
     dtrain::test::check_round_trip<dtrain::cluster::BeginGeneration>,
-    dtrain::test::check_round_trip<dtrain::cluster::Report>,
+    dtrain::test::check_round_trip<dtrain::cluster::HostReport>,
 };
 
 }  // namespace

@@ -14,9 +14,9 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kLook = 20ms;      // how often a `by` looks
-constexpr Duration kAnswer = 5ms;     // an answer of the agent takes less
-constexpr Duration kSlack = 50ms;     // several checks at one instant take their answers' time
+constexpr Duration kLook = 20ms;   // how often a `by` looks
+constexpr Duration kAnswer = 5ms;  // an answer of the agent takes less
+constexpr Duration kSlack = 50ms;  // several checks at one instant take their answers' time
 
 using Words = std::vector<std::string>;
 
@@ -39,10 +39,8 @@ class Story {
       line = line.substr(0, line.find('#'));
       const Words words = split(line);
       if (words.empty()) continue;
-      if (words[0] == "at" || words[0] == "by")
-        step(words);
-      else
-        describe(words);
+      if (words[0] == "at" || words[0] == "by") step(words);
+      else describe(words);
     }
     return problem_;
   }
@@ -107,8 +105,8 @@ class Story {
                                      : w[1] == "None" ? job::CleanPodPolicy::none
                                                       : job::CleanPodPolicy::running;
     } else if (w[0] == "restart" && w.size() == 3) {
-      spec.roles[w[1]].restart_policy = w[2] == "Never"    ? job::RestartPolicy::never
-                                        : w[2] == "Always" ? job::RestartPolicy::always
+      spec.roles[w[1]].restart_policy = w[2] == "Never"      ? job::RestartPolicy::never
+                                        : w[2] == "Always"   ? job::RestartPolicy::always
                                         : w[2] == "ExitCode" ? job::RestartPolicy::exit_code
                                                              : job::RestartPolicy::on_failure;
     } else {
@@ -162,9 +160,9 @@ class Story {
 
   // ---- deeds
   bool deed(const Words& w) {
-    static const std::map<std::string, wire::Action> kActions = {
-        {"cancel", wire::Action::cancel},   {"suspend", wire::Action::suspend}, {"resume", wire::Action::resume},
-        {"restart", wire::Action::restart}, {"delete", wire::Action::remove},   {"rerun", wire::Action::rerun}};
+    static const std::map<std::string, wire::Action> kActions = {{"cancel", wire::Action::cancel}, {"suspend", wire::Action::suspend},
+                                                                 {"resume", wire::Action::resume}, {"restart", wire::Action::restart},
+                                                                 {"delete", wire::Action::remove}, {"rerun", wire::Action::rerun}};
     if (w[0] == "submit" && w.size() == 2 && specs_.contains(w[1])) {
       const job::JobSpec& spec = specs_[w[1]];
       world_.users().submit(spec, tag_of(spec.labels), false);
@@ -188,12 +186,10 @@ class Story {
       world_.users().action(request);
       return true;
     }
-    if (w[0] == "kill" && w.size() == 4 && w[2] == "of") return with_shim(w[1], w[3], [&](const AssignmentId& id) {
-      world_.host().tasks().kill_process(id, SIGKILL);
-    });
-    if (w[0] == "kill" && w.size() == 6 && w[1] == "shim") return with_shim(w[3], w[5], [&](const AssignmentId& id) {
-      world_.host().tasks().kill_shim(id);
-    });
+    if (w[0] == "kill" && w.size() == 4 && w[2] == "of")
+      return with_shim(w[1], w[3], [&](const AssignmentId& id) { world_.host().tasks().kill_process(id, SIGKILL); });
+    if (w[0] == "kill" && w.size() == 6 && w[1] == "shim")
+      return with_shim(w[3], w[5], [&](const AssignmentId& id) { world_.host().tasks().kill_shim(id); });
     if (w.size() == 4 && w[0] == "kill" && w[1] == "agent") return world_.host().kill_agent(duration(w[3])), true;
     if (w.size() == 3 && w[0] == "reboot") return world_.host().reboot(duration(w[2])), true;
     if (w.size() == 4 && w[0] == "pause") return world_.host().pause_agent(duration(w[3])), true;
@@ -210,10 +206,8 @@ class Story {
   template <class F>
   bool with_shim(const std::string& task, const std::string& job, F act) {
     const SimShim* shim = newest(task, job);
-    if (shim == nullptr || !shim->alive)
-      fail_with(task + " of " + job + " has no living shim");
-    else
-      act(AssignmentId(shim->spec.id));
+    if (shim == nullptr || !shim->alive) fail_with(task + " of " + job + " has no living shim");
+    else act(AssignmentId(shim->spec.id));
     return true;
   }
 

@@ -26,9 +26,7 @@ class AbortNote {
 
  private:
   // Uses only what a signal handler may call; returning from it ends the process as without it.
-  static void tell(int) {
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text_, std::strlen(text_));
-  }
+  static void tell(int) { [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text_, std::strlen(text_)); }
   static inline char text_[512] = {};
 };
 

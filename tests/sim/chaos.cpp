@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
-                   kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms,
-                   kLongestCut = 12s, kLongestDrain = 40s, kBetweenDrains = 60s, kBetweenStops = 40s, kTasksHave = 6s;
+                   kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms, kLongestCut = 12s, kLongestDrain = 40s,
+                   kBetweenDrains = 60s, kBetweenStops = 40s, kTasksHave = 6s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // In a world of many hosts a fault of one host is up to this many times as frequent: otherwise such faults would
 // hardly ever meet a task.
@@ -25,9 +25,10 @@ constexpr Duration kPeace = 2s;
 // A fault that comes again and again.
 struct Chaos::Usual {
   Fault fault;
-  Duration mean;      // mean time between two such faults, before the run's own factor
+  Duration mean;  // mean time between two such faults, before the run's own factor
   void (*strike)(Chaos&, SimHost&);
-  // Whether it comes in a run is drawn from a generator of its own, so that the runs without it do not change. So for each fault that is added.
+  // Whether it comes in a run is drawn from a generator of its own, so that the runs without it do not change. So for each fault that is
+  // added.
   bool added_later = false;
 };
 constexpr Chaos::Usual Chaos::kUsual[] = {
@@ -36,60 +37,73 @@ constexpr Chaos::Usual Chaos::kUsual[] = {
     {Fault::agent_kill, 20s, [](Chaos& c, SimHost& host) { host.kill_agent(c.until_back()); }},
     {Fault::reboot, 60s, [](Chaos& c, SimHost& host) { host.reboot(kBackAtLeast + c.upto(kBackAfterReboot)); }},
     {Fault::disk_error, 40s, [](Chaos&, SimHost& host) { host.storage().fail_next(); }},
-    {Fault::slow_disk, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::slow_disk, 40s,
+     [](Chaos& c, SimHost& host) {
        host.storage().set_slowest(c.upto(kSlowCommit));
        c.for_a_while(host, kLongestSlow, [&host] { host.storage().set_slowest(SimDisk::kUsualCommit); });
      }},
-    {Fault::full_disk, 60s, [](Chaos& c, SimHost& host) {
+    {Fault::full_disk, 60s,
+     [](Chaos& c, SimHost& host) {
        host.storage().set_full(true);
        c.for_a_while(host, kLongestFull, [&host] { host.storage().set_full(false); });
      }},
-    {Fault::clock_jump, 20s, [](Chaos& c, SimHost& host) {
+    {Fault::clock_jump, 20s,
+     [](Chaos& c, SimHost& host) {
        const auto by = static_cast<std::int64_t>(c.rng_.below(2 * kLongestJumpMs)) - kLongestJumpMs;
        host.clock().jump(std::chrono::milliseconds(by));
      }},
     {Fault::pause, 25s, [](Chaos& c, SimHost& host) { host.pause_agent(c.upto(kLongestPause)); }},
     {Fault::checkpoint_damage, 10s, [](Chaos& c, SimHost&) { c.damage_some_checkpoint(); }},
-    {Fault::stage_error, 25s, [](Chaos& c, SimHost& host) {
+    {Fault::stage_error, 25s,
+     [](Chaos& c, SimHost& host) {
        host.tasks().set_failing(true);
        c.for_a_while(host, kLongestFailing, [&host] { host.tasks().set_failing(false); });
      }},
-    {Fault::gpu_held, 15s, [](Chaos& c, SimHost& host) {
+    {Fault::gpu_held, 15s,
+     [](Chaos& c, SimHost& host) {
        host.tasks().set_leaving(true);
        c.for_a_while(host, kLongestLeaving, [&host] { host.tasks().set_leaving(false); });
      }},
-    {Fault::coordinator_kill, 25s, [](Chaos& c, SimHost&) {
+    {Fault::coordinator_kill, 25s,
+     [](Chaos& c, SimHost&) {
        for (std::size_t i = 0; i < c.world_.hosts(); ++i)
          if (SimHost& host = c.world_.host(i); host.node() != nullptr && host.node()->coordinates()) host.kill_agent(c.until_back());
      }},
-    {Fault::partition, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::partition, 40s,
+     [](Chaos& c, SimHost& host) {
        const HostSet group = c.some_hosts();
        c.world_.network().part(group, true);
        c.for_a_while(host, kLongestCut, [&c, group] { c.world_.network().part(group, false); });
      }},
-    {Fault::isolate, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::isolate, 40s,
+     [](Chaos& c, SimHost& host) {
        c.world_.network().isolate(host.number(), true);
        c.for_a_while(host, kLongestCut, [&c, &host] { c.world_.network().isolate(host.number(), false); });
      }},
-    {Fault::one_way, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::one_way, 40s,
+     [](Chaos& c, SimHost& host) {
        c.world_.network().mute(host.number(), true);
        c.for_a_while(host, kLongestCut, [&c, &host] { c.world_.network().mute(host.number(), false); });
      }},
-    {Fault::loss, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::loss, 40s,
+     [](Chaos& c, SimHost& host) {
        c.world_.network().set_loss(static_cast<std::uint32_t>(c.rng_.below(kMostLost)));
        c.for_a_while(host, kLongestCut, [&c] { c.world_.network().set_loss(0); });
      }},
-    {Fault::duplicate, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::duplicate, 40s,
+     [](Chaos& c, SimHost& host) {
        c.world_.network().set_duplicates(static_cast<std::uint32_t>(c.rng_.below(kMostTwice)));
        c.for_a_while(host, kLongestCut, [&c] { c.world_.network().set_duplicates(0); });
      }},
-    {Fault::delay, 40s, [](Chaos& c, SimHost& host) {
+    {Fault::delay, 40s,
+     [](Chaos& c, SimHost& host) {
        c.world_.network().set_delays(true);
        c.for_a_while(host, kLongestCut, [&c] { c.world_.network().set_delays(false); });
      }},
 };
 
-Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until) : world_(world), rng_(rng), operator_(rng.next() ^ 0xd2a1), until_(until) {
+Chaos::Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until)
+    : world_(world), rng_(rng), operator_(rng.next() ^ 0xd2a1), until_(until) {
   for (const Usual& usual : kUsual) {
     Rng own(Rng(rng).next() ^ static_cast<std::uint64_t>(usual.fault));
     Rng& draws = usual.added_later ? own : rng_;
@@ -109,7 +123,9 @@ void Chaos::begin() {
 
 // The operator draws from an own random generator, so that a run without drains is not changed by them.
 void Chaos::drain_later() {
-  const auto within = [this](Duration most) { return Duration(static_cast<std::int64_t>(operator_.below(static_cast<std::uint64_t>(most.count())))); };
+  const auto within = [this](Duration most) {
+    return Duration(static_cast<std::int64_t>(operator_.below(static_cast<std::uint64_t>(most.count()))));
+  };
   world_.timeline().after(within(kBetweenDrains), [this, within] {
     if (world_.now() >= until_) return;
     const std::size_t number = operator_.below(world_.hosts());
@@ -184,9 +200,7 @@ HostSet Chaos::some_hosts() {
   return group;
 }
 
-Duration Chaos::until_back() {
-  return kBackAtLeast + upto(rng_.chance(1, 2) ? kBackAfterKill / 50 : kBackAfterKill);
-}
+Duration Chaos::until_back() { return kBackAtLeast + upto(rng_.chance(1, 2) ? kBackAfterKill / 50 : kBackAfterKill); }
 
 void Chaos::kill_some_task(SimHost& host) {
   const auto& shims = host.tasks().shims();

@@ -14,18 +14,18 @@ class Chaos {
  public:
   Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until);
   void begin();
-  void stop_hosts(Rng rng);   // in order, one after the other, from now on
+  void stop_hosts(Rng rng);  // in order, one after the other, from now on
 
  private:
   struct Usual;
   static const Usual kUsual[];
 
   void next(const Usual& usual);
-  SimHost& some_host(Fault fault);   // on which it happens
+  SimHost& some_host(Fault fault);  // on which it happens
   void drain_later();
   void stop_later();
   std::size_t busy_from(std::size_t number);
-  HostSet some_hosts();   // neither none nor all
+  HostSet some_hosts();  // neither none nor all
   void kill_some_task(SimHost& host);
   void kill_some_shim(SimHost& host);
   void damage_some_checkpoint();

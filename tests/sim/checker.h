@@ -27,12 +27,12 @@ class HostView {
   virtual const std::string& name() const = 0;
   virtual const SimRunner& runner() const = 0;
   virtual const SimDisk& disk() const = 0;
-  virtual std::uint64_t lives() const = 0;             // of the agent
-  virtual const node::Node* node() const = 0;          // nullptr: the agent is down
+  virtual std::uint64_t lives() const = 0;     // of the agent
+  virtual const node::Node* node() const = 0;  // nullptr: the agent is down
   // Node's own index, but 0 for a copy of an older history of the cluster: see Checker::undone().
   virtual std::uint64_t ledger_index() const = 0;
-  virtual bool of_older_history() const = 0;           // by what is on its disk
-  virtual std::uint32_t knows() const = 0;             // its program, of the ledger: the newest version
+  virtual bool of_older_history() const = 0;  // by what is on its disk
+  virtual std::uint32_t knows() const = 0;    // its program, of the ledger: the newest version
   // A Node that has just started from the present content of the disk, beside the real one; its effects are dropped.
   virtual std::unique_ptr<node::Node> replayed() const = 0;
   // Since when the agent has been up and awake with a working disk, and nothing separated it from the others.
@@ -47,11 +47,11 @@ class WorldView {
   virtual std::size_t hosts() const = 0;
   virtual const HostView& host_view(std::size_t number) const = 0;
   virtual const SimCheckpoints& checkpoints(std::size_t host) const = 0;  // as this host sees them: all hosts may share the same
-  virtual Duration restore_wait() const = 0;            // timing.restoreWait
-  virtual bool host_hooks() const = 0;                  // tasks.prolog and tasks.epilog, at all hosts
+  virtual Duration restore_wait() const = 0;                              // timing.restoreWait
+  virtual bool host_hooks() const = 0;                                    // tasks.prolog and tasks.epilog, at all hosts
   virtual const SimClient& client() const = 0;
   virtual const JobBook& book() const = 0;
-  virtual bool calm() const = 0;                        // faults are over
+  virtual bool calm() const = 0;  // faults are over
   // True if the ledger has all observations of hosts by now.
   virtual bool all_reported() const = 0;
   // A request takes effect within this time, if ever.
@@ -85,22 +85,22 @@ class Checker {
   explicit Checker(WorldView& world) : world_(world) {}
   virtual ~Checker() = default;
   virtual std::string_view name() const = 0;
-  virtual void on_event(const node::Event&) {}          // delivered to Node
+  virtual void on_event(const node::Event&) {}  // delivered to Node
   virtual void on_effect(const node::Effect&) {}
-  virtual void stepped(std::size_t) {}                   // the Node of that host; its effects are about to be performed
+  virtual void stepped(std::size_t) {}  // the Node of that host; its effects are about to be performed
   virtual void process_started(const SimShim&) {}
   virtual void process_thawed(const SimShim&) {}
   virtual void process_ended(const SimShim&) {}
   // What the observer is told every few seconds by the agent with the newest ledger; never older than the last time.
   virtual void on_jobs(const wire::JobsReply&) {}
-  virtual void on_asked(const SentRequest&) {}           // is about to reach the agent
+  virtual void on_asked(const SentRequest&) {}  // is about to reach the agent
   virtual void on_reply(const SentRequest&, const wire::Message&) {}
-  virtual void agent_dies() {}                           // before anything is lost
+  virtual void agent_dies() {}  // before anything is lost
   // recover-quorum began a new history of the cluster after entry `last` of the log: later entries of the older
   // history are void.
   virtual void undone(std::uint64_t) {}
-  virtual void at_rest() {}                              // faults were over for long enough: everything must have converged
-  virtual void at_end() {}                               // and every job was cancelled
+  virtual void at_rest() {}  // faults were over for long enough: everything must have converged
+  virtual void at_end() {}   // and every job was cancelled
 
  protected:
   void violation(std::string what) { world_.violation(name(), std::move(what)); }
@@ -120,7 +120,7 @@ class HostChecker : public Checker {
 };
 
 using CheckerList = std::vector<std::unique_ptr<Checker>>;
-CheckerList all_checkers(WorldView& world);                           // of the whole cluster; checkers/all.cpp
-CheckerList all_host_checkers(WorldView& world, std::size_t host);    // of that host; likewise
+CheckerList all_checkers(WorldView& world);                         // of the whole cluster; checkers/all.cpp
+CheckerList all_host_checkers(WorldView& world, std::size_t host);  // of that host; likewise
 
 }  // namespace dtrain::sim

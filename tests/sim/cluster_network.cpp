@@ -18,9 +18,7 @@ ClusterNetwork::ClusterNetwork(Timeline& timeline, Rng rng, Deliver deliver, Com
       network_(queue_, Rng(rng.next()), *this),
       links_(Rng(rng.next())) {}
 
-wire::Endpoint ClusterNetwork::endpoint(std::size_t host) {
-  return {membership::ip_text(slot(host) + 1), membership::SimNetwork::kPort};
-}
+wire::Endpoint ClusterNetwork::endpoint(std::size_t host) { return {membership::ip_text(slot(host) + 1), membership::SimNetwork::kPort}; }
 
 std::size_t ClusterNetwork::host_at(const wire::Endpoint& endpoint) {
   const std::uint32_t address = membership::address_of(endpoint);
@@ -58,10 +56,8 @@ void ClusterNetwork::perform(std::size_t host, const gossip::Send& send) {
   gossip::Send copy = send;
   if (crosses_as_bytes()) {
     auto read = wire::decode_gossip(send.header.type, wire::encode_gossip(send.body));
-    if (!read)
-      complain_("encoded_equal", "gossip could not be read back: " + read.error().text());
-    else
-      copy.body = std::move(*read);
+    if (!read) complain_("encoded_equal", "gossip could not be read back: " + read.error().text());
+    else copy.body = std::move(*read);
   }
   network_.send(slot(host), std::move(copy));
 }
@@ -82,17 +78,15 @@ void ClusterNetwork::perform(std::size_t host, const node::SendLog& send) {
 }
 
 council::Links::Fate ClusterNetwork::fate(std::size_t from, std::size_t to) {
-  return blocked(from, to) ? council::Links::Fate{} : links_.fate(0, 0);   // links_ has no cuts of its own
+  return blocked(from, to) ? council::Links::Fate{} : links_.fate(0, 0);  // links_ has no cuts of its own
 }
 
 void ClusterNetwork::perform(std::size_t host, std::size_t founder, const node::SendFormation& send) {
   node::FormationReceived event{send.header, send.report};
   if (crosses_as_bytes()) {
     auto read = wire::decode_formation(wire::encode_formation(send.report));
-    if (!read)
-      complain_("encoded_equal", "a founder's report could not be read back: " + read.error().text());
-    else
-      event.report = std::move(*read);
+    if (!read) complain_("encoded_equal", "a founder's report could not be read back: " + read.error().text());
+    else event.report = std::move(*read);
   }
   const council::Links::Fate times = fate(host, founder);
   for (const auto& travels : {times.first, times.second})
@@ -103,10 +97,8 @@ void ClusterNetwork::deliver_log(std::size_t to, const node::SendLog& send, Dura
   node::LogReceived event{send.header, send.message};
   if (crosses_as_bytes()) {
     auto read = wire::decode_log(wire::type_of(send.message), send.header.sender, wire::encode_log(send.message));
-    if (!read)
-      complain_("encoded_equal", "a message of the log could not be read back: " + read.error().text());
-    else
-      event.message = std::move(*read);
+    if (!read) complain_("encoded_equal", "a message of the log could not be read back: " + read.error().text());
+    else event.message = std::move(*read);
   }
   timeline_.after(after, [this, to, event = std::move(event)] { deliver_(to, event); });
 }

@@ -48,8 +48,8 @@ class ClusterNetwork final : private membership::NetworkUser {
   void run_next();
 
   // Faults. Each cut is ended by the same call with `on` false; cuts may overlap.
-  void mute(std::size_t host, bool on);        // its messages are lost
-  void isolate(std::size_t host, bool on);     // in both directions
+  void mute(std::size_t host, bool on);     // its messages are lost
+  void isolate(std::size_t host, bool on);  // in both directions
   // Separates these hosts from the others; does nothing if there are Cuts::kPartitions already.
   void part(const HostSet& group, bool on);
   bool blocked(std::size_t from, std::size_t to) const { return network_.cuts().blocked(slot(from), slot(to)); }
@@ -57,7 +57,7 @@ class ClusterNetwork final : private membership::NetworkUser {
   void set_loss(std::uint32_t per_mille);
   void set_duplicates(std::uint32_t per_mille);
   void set_delays(bool on) { links_.set_delays(on); }
-  void heal();                                 // ends loss, copies and delays; cuts end by themselves
+  void heal();  // ends loss, copies and delays; cuts end by themselves
 
  private:
   static std::uint32_t slot(std::size_t host) { return static_cast<std::uint32_t>(host); }
@@ -74,11 +74,11 @@ class ClusterNetwork final : private membership::NetworkUser {
   Complain complain_;
   membership::EventQueue queue_;
   membership::SimNetwork network_;
-  council::Links links_;     // for loss, delays and copies alone
+  council::Links links_;  // for loss, delays and copies alone
   std::size_t hosts_ = 0, seeds_ = 1;
   std::uint64_t messages_ = 0;
   std::array<HostSet, membership::Cuts::kPartitions> parts_{};  // none of the hosts: free
-  std::vector<int> muted_;   // by host: how many faults mute it
+  std::vector<int> muted_;                                      // by host: how many faults mute it
 };
 
 }  // namespace dtrain::sim

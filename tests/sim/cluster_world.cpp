@@ -25,7 +25,8 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
-constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4, kHostHooksOneIn = 6, kHostStopsOneIn = 4, kUpgradedOneIn = 4;
+constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4, kHostHooksOneIn = 6, kHostStopsOneIn = 4,
+                        kUpgradedOneIn = 4;
 constexpr std::size_t kFewestVoters = 3, kFewestDynamic = 5;
 // The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
 constexpr std::uint32_t kWidest = 100;
@@ -50,24 +51,20 @@ class PrintedLog final : public Log {
 };
 
 // What Node cannot break, the world breaks: each of these is a promise of the ring around Node.
-constexpr std::string_view kWorldRules[] = {"commit-durable", "one-completion", "exit-told", "staging-told",
-                                            "end-is-true", "lists-as-of-now", "new-ports", "own-gpu", "disk-failure-told"};
-constexpr std::string_view kNodeRules[] = {"completion-durable", "start-order", "budget", "own-cpus", "gpus-reclaimed", "gpu-notes-are-read",
-                                           "kill-before-next-generation",
-                                           "ack-after-commit", "orphan-kill", "verify-before-restore",
-                                           // Of several hosts.
-                                           "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out",
-                                           "restarts-wait-for-the-frozen", "elsewhere-waits-for-the-frozen",
-                                           "frozen-costs-nothing", "unknown-entry-stops", "version-of-all", "consequence-costs-nothing", "epoch-fence", "unheard-host-keeps", "drained-gets-nothing",
-                                           "victims-have-lower-priority", "preempted-costs-nothing", "never-fits-is-true", "deleted-gives-its-name",
-                                           "fetched-is-staged", "copied-is-staged",
-                                           "own-copy-is-verified", "newest-is-waited-for", "restore-by-lineage",
-                                           "prolog-first", "epilog-last"};
+constexpr std::string_view kWorldRules[] = {"commit-durable",  "one-completion", "exit-told", "staging-told",     "end-is-true",
+                                            "lists-as-of-now", "new-ports",      "own-gpu",   "disk-failure-told"};
+constexpr std::string_view kNodeRules[] = {
+    "completion-durable", "start-order", "budget", "own-cpus", "gpus-reclaimed", "gpu-notes-are-read", "kill-before-next-generation",
+    "ack-after-commit", "orphan-kill", "verify-before-restore",
+    // Of several hosts.
+    "report-of-its-host", "stateful-waits-for-its-host", "lost-host-rests", "lease-counted-out", "restarts-wait-for-the-frozen",
+    "elsewhere-waits-for-the-frozen", "frozen-costs-nothing", "unknown-entry-stops", "version-of-all", "consequence-costs-nothing",
+    "epoch-fence", "unheard-host-keeps", "drained-gets-nothing", "victims-have-lower-priority", "preempted-costs-nothing",
+    "never-fits-is-true", "deleted-gives-its-name", "fetched-is-staged", "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
+    "restore-by-lineage", "prolog-first", "epilog-last"};
 
 // Hosts that are given tasks: those with a copy of the ledger.
-std::uint32_t placeable(std::size_t hosts) {
-  return static_cast<std::uint32_t>(std::min(hosts, wire::kMostVoters + wire::kMostLearners));
-}
+std::uint32_t placeable(std::size_t hosts) { return static_cast<std::uint32_t>(std::min(hosts, wire::kMostVoters + wire::kMostLearners)); }
 
 bool is_world_rule(std::string_view rule) {
   return std::find(std::begin(kWorldRules), std::end(kWorldRules), rule) != std::end(kWorldRules);
@@ -82,13 +79,14 @@ std::vector<std::string> cluster_rules() {
 }
 
 ClusterWorld::ClusterWorld(RunOptions options)
-    : options_(std::move(options)), rng_(stream(1)), chosen_(stream(7)), trace_(options_.trace, options_.nodes > 1),
+    : options_(std::move(options)),
+      rng_(stream(1)),
+      chosen_(stream(7)),
+      trace_(options_.trace, options_.nodes > 1),
       relays_(*this, stream(11)) {
   CHECK(options_.nodes >= 1 && options_.nodes <= kMostHosts);
-  if (options_.trace)
-    log_ = std::make_unique<PrintedLog>(timeline_);
-  else
-    log_ = std::make_unique<QuietLog>();
+  if (options_.trace) log_ = std::make_unique<PrintedLog>(timeline_);
+  else log_ = std::make_unique<QuietLog>();
   SimClient::Hooks hooks;
   hooks.choose_host = [this] { return alone() ? 0 : chosen_.below(hosts()); };
   hooks.newest_host = [this] { return newest_host(); };
@@ -150,9 +148,7 @@ std::vector<std::string> ClusterWorld::checker_names() const {
   return names;
 }
 
-std::string ClusterWorld::node_rule() const {
-  return is_world_rule(options_.broken_rule) ? "" : options_.broken_rule;
-}
+std::string ClusterWorld::node_rule() const { return is_world_rule(options_.broken_rule) ? "" : options_.broken_rule; }
 
 void ClusterWorld::count_start(const SimShim& shim) {
   ++attempts_;
@@ -243,9 +239,7 @@ void ClusterWorld::begin_calm() {
   undrain_later();
 }
 
-Duration ClusterWorld::forming_takes() const {
-  return (founders_ > 0 ? kFoundersTake : kForming) + (many() ? kFormingOfMany : Duration{});
-}
+Duration ClusterWorld::forming_takes() const { return (founders_ > 0 ? kFoundersTake : kForming) + (many() ? kFormingOfMany : Duration{}); }
 
 void ClusterWorld::start_agents() {
   if (founders_ > 0) return begin_forming();
@@ -339,7 +333,8 @@ void ClusterWorld::look_at_history(std::size_t host) {
 
 void ClusterWorld::told(const SentRequest& sent, const wire::Message& message) {
   if (quorum_loss_) quorum_loss_->answered(sent, message);
-  const bool changes = sent.type == wire::MessageType::submit || sent.type == wire::MessageType::action || sent.type == wire::MessageType::drain;
+  const bool changes =
+      sent.type == wire::MessageType::submit || sent.type == wire::MessageType::action || sent.type == wire::MessageType::drain;
   if (!changes && !sent.observer) return;
   acknowledged_ = std::max(acknowledged_, sent.index);
   for (std::size_t i = 0; sent.index == 0 && i < hosts_.size(); ++i)  // another agent's answer, passed on

@@ -33,14 +33,14 @@ inline constexpr std::size_t kFewHosts = 9;
 
 struct RunOptions {
   std::uint64_t seed = 1;
-  std::size_t nodes = 1;               // at most kMostHosts
+  std::size_t nodes = 1;  // at most kMostHosts
   Duration duration = 300s;
   FaultSet faults = FaultSet::all();
-  std::string broken_rule;             // "": none
+  std::string broken_rule;  // "": none
   bool trace = false;
-  bool copies_compare = true;          // copies of the ledger that differ are found and mended (node/copy_check.h)
-  bool whole_log = false;              // no copy of the log is ever made shorter by a snapshot
-  std::string without;                 // this checker: another is to be seen noticing what it notices first
+  bool copies_compare = true;  // copies of the ledger that differ are found and mended (node/copy_check.h)
+  bool whole_log = false;      // no copy of the log is ever made shorter by a snapshot
+  std::string without;         // this checker: another is to be seen noticing what it notices first
 };
 
 struct RunResult {
@@ -49,13 +49,13 @@ struct RunResult {
   Duration covered{0};
 };
 
-// The rules that --break knows here: those of Node (Options::broken_rule), then promises of the world itself.
+// The rules that --break knows here: those of Node (NodeOptions::broken_rule), then promises of the world itself.
 std::vector<std::string> cluster_rules();
 
 class ClusterWorld final : public WorldView {
  public:
-  static constexpr Duration kConverge = 90s;    // calm before everything must be at rest
-  static constexpr Duration kEnd = 30s;         // after the last cancel
+  static constexpr Duration kConverge = 90s;  // calm before everything must be at rest
+  static constexpr Duration kEnd = 30s;       // after the last cancel
   static constexpr Duration kShortest = 150s;
   static constexpr Duration kHooksRecover = 70s;
 
@@ -81,7 +81,7 @@ class ClusterWorld final : public WorldView {
   // The newest that a disk has; of its log, the newest entry that an answer shows to users to be there.
   std::uint64_t history() const { return history_; }
   std::uint64_t acknowledged() const { return acknowledged_; }
-  void users_rest(bool on) { users_rest_ = on; }   // nor does anybody look
+  void users_rest(bool on) { users_rest_ = on; }  // nor does anybody look
   const std::optional<Violation>& broken() const { return violation_; }
 
   // WorldView.
@@ -111,7 +111,7 @@ class ClusterWorld final : public WorldView {
   Duration lease() const { return lease_; }
   // A job that fails is run again, or its tasks elsewhere, while there is time.
   bool hooks_may_fail() const { return options_.faults.has(Fault::stage_error) && now() + kHooksRecover < busy_until_; }
-  std::string node_rule() const;   // to break in Node; "": none
+  std::string node_rule() const;  // to break in Node; "": none
   std::size_t newest_host() const;
   void tell_checkers(const std::function<void(Checker&)>& tell);  // all there are
   void count_start(const SimShim& shim);
@@ -131,27 +131,27 @@ class ClusterWorld final : public WorldView {
   RunOptions options_;
   Rng rng_;
   Timeline timeline_;
-  Rng chosen_;                          // whom users ask
+  Rng chosen_;  // whom users ask
   Trace trace_;
   JobBook book_;
   std::unique_ptr<SimClient> client_;
   std::unique_ptr<Log> log_;
-  std::unique_ptr<ClusterNetwork> network_;   // of several hosts
+  std::unique_ptr<ClusterNetwork> network_;  // of several hosts
   CheckerList checkers_;
   SimRelays relays_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
-  std::vector<Instant> ticks_;                // by host: when its agent wishes to be called
+  std::vector<Instant> ticks_;  // by host: when its agent wishes to be called
   std::optional<Violation> violation_;
   std::uint64_t attempts_ = 0, recoveries_ = 0;
   std::map<JobId, Generation> generations_;
-  std::set<AssignmentId> watched_away_;       // ended without success, and does not run; kept where tasks watch others
+  std::set<AssignmentId> watched_away_;  // ended without success, and does not run; kept where tasks watch others
   Instant undisturbed_since_{}, busy_until_{};
   std::size_t founders_ = 0;
   Duration lease_ = 10s, restore_wait_ = 10min;
-  bool host_hooks_ = false;                   // all hosts have a prolog and an epilog
-  bool own_directories_ = false;              // each host its own; else they share them
-  MemberId cluster_;                          // that the hosts belong to
-  std::set<std::size_t> drained_;             // as far as the operator knows
+  bool host_hooks_ = false;        // all hosts have a prolog and an epilog
+  bool own_directories_ = false;   // each host its own; else they share them
+  MemberId cluster_;               // that the hosts belong to
+  std::set<std::size_t> drained_;  // as far as the operator knows
   std::uint64_t history_ = 1, acknowledged_ = 0;
   std::unique_ptr<QuorumLoss> quorum_loss_;
   std::unique_ptr<Upgrades> upgrades_;

@@ -10,18 +10,27 @@
 
 namespace dtrain::sim {
 
-#define DTRAIN_SIM_FIELDS_OF(space, Type, text, ...)                       \
-  template <class V>                                                       \
+#define DTRAIN_SIM_FIELDS_OF(space, Type, text, ...)                                            \
+  template <class V>                                                                            \
   std::string_view visit_fields([[maybe_unused]] V& v, [[maybe_unused]] const space::Type& e) { \
-    __VA_ARGS__;                                                           \
-    return text;                                                           \
+    __VA_ARGS__;                                                                                \
+    return text;                                                                                \
   }
 #define DTRAIN_SIM_FIELDS(Type, text, ...) DTRAIN_SIM_FIELDS_OF(node, Type, text, __VA_ARGS__)
 
 // Events.
-DTRAIN_SIM_FIELDS(Started, "started", v("life", e.life); v("boot", e.facts.boot_id); v("log", e.replica.log); v("records", e.task_records);
-                  for (const auto& s : e.shims) { v("shim", s.id); v("alive", s.shim_alive); v("attempt", s.attempt);
-                                                  v("running", s.running); v("exit", s.exit); v("ready", s.ready); v("frozen", s.frozen); })
+DTRAIN_SIM_FIELDS(
+    Started, "started", v("life", e.life); v("boot", e.facts.boot_id); v("log", e.replica.log); v("records", e.task_records);
+    for (const auto& s
+         : e.shims) {
+      v("shim", s.id);
+      v("alive", s.shim_alive);
+      v("attempt", s.attempt);
+      v("running", s.running);
+      v("exit", s.exit);
+      v("ready", s.ready);
+      v("frozen", s.frozen);
+    })
 DTRAIN_SIM_FIELDS(Persisted, "persisted", v("ticket", e.ticket))
 DTRAIN_SIM_FIELDS(PersistFailed, "persist-failed", v("ticket", e.ticket); v("error", e.error))
 DTRAIN_SIM_FIELDS(ConnectionOpened, "connection-opened", v("connection", e.connection); v("user", e.caller.user))
@@ -41,16 +50,20 @@ DTRAIN_SIM_FIELDS(LeaseAsked, "lease-asked", v("id", e.id); v("attempt", e.attem
 DTRAIN_SIM_FIELDS(LeaseFroze, "lease-froze", v("id", e.id); v("attempt", e.attempt); v("frozen", e.frozen))
 DTRAIN_SIM_FIELDS(Notified, "notified", v("id", e.id); v("attempt", e.attempt); v("ready", e.ready); v("watchdog", e.watchdog);
                   v("stopping", e.stopping); v("status", e.status))
-DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v("token", e.token); v("found", e.found); v("unrecognised", e.unrecognised))
+DTRAIN_SIM_FIELDS(CheckpointsScanned, "checkpoints-scanned", v("job", e.job); v("token", e.token); v("found", e.found);
+                  v("unrecognised", e.unrecognised))
 DTRAIN_SIM_FIELDS(CheckpointVerified, "checkpoint-verified", v("job", e.job); v("token", e.token); v("path", e.path); v("result", e.result))
-DTRAIN_SIM_FIELDS(CheckpointQuarantined, "checkpoint-quarantined", v("job", e.job); v("token", e.token); v("path", e.path); v("to", e.moved_to))
+DTRAIN_SIM_FIELDS(CheckpointQuarantined, "checkpoint-quarantined", v("job", e.job); v("token", e.token); v("path", e.path);
+                  v("to", e.moved_to))
 DTRAIN_SIM_FIELDS(CheckpointWritten, "checkpoint-written", v("writer", e.writer); v("result", e.result))
 DTRAIN_SIM_FIELDS(HookEnded, "hook-ended", v("token", e.token); v("exit", e.exit))
 DTRAIN_SIM_FIELDS(NetworkUp, "network-up")
 DTRAIN_SIM_FIELDS(Gossiped, "gossiped", v("kind", e.input.index()))
-DTRAIN_SIM_FIELDS(LogReceived, "log-received", v("type", wire::type_of(e.message)); v("from", e.header.sender.high); v("from", e.header.sender.low))
+DTRAIN_SIM_FIELDS(LogReceived, "log-received", v("type", wire::type_of(e.message)); v("from", e.header.sender.high);
+                  v("from", e.header.sender.low))
 DTRAIN_SIM_FIELDS(FormationReceived, "formation-received", v("seat", e.report.seat); v("promise", e.report.promise.cluster.low))
-DTRAIN_SIM_FIELDS(RelayReceived, "relay-received", v("type", wire::type_of(e.message)); v("from", e.header.sender.high); v("from", e.header.sender.low))
+DTRAIN_SIM_FIELDS(RelayReceived, "relay-received", v("type", wire::type_of(e.message)); v("from", e.header.sender.high);
+                  v("from", e.header.sender.low))
 DTRAIN_SIM_FIELDS(RelayEnded, "relay-ended", v("part", e.part); v("how", static_cast<int>(e.how)); v("error", e.error))
 DTRAIN_SIM_FIELDS(RelayAnswered, "relay-answered", v("connection", e.connection); v("message", e.message))
 DTRAIN_SIM_FIELDS(MembersSaved, "members-saved", v("ticket", e.ticket); v("result", e.result))
@@ -66,19 +79,22 @@ DTRAIN_SIM_FIELDS(DiskLooked, "disk-looked", v("path", e.seen.path); v("free", e
 
 // Effects.
 DTRAIN_SIM_FIELDS(Persist, "persist", v("ticket", e.ticket); if (e.forget_log) v("forget", e.forget_log);
-                  if (e.formation) v("formation", *e.formation); v("hard", e.hard); v("snapshot", e.snapshot);
-                  v("reset", e.reset_log); v("truncate", e.truncate_from); v("append", e.append);
-                  v("put", e.put_task_records); v("erase", e.erase_task_records))
+                  if (e.formation) v("formation", *e.formation); v("hard", e.hard); v("snapshot", e.snapshot); v("reset", e.reset_log);
+                  v("truncate", e.truncate_from); v("append", e.append); v("put", e.put_task_records); v("erase", e.erase_task_records))
 DTRAIN_SIM_FIELDS(Reply, "reply", v("connection", e.connection); v("request", e.request); v("last", e.last); v("body", e.body))
 DTRAIN_SIM_FIELDS(CloseConnection, "close-connection", v("connection", e.connection))
-DTRAIN_SIM_FIELDS(WriteBlob, "write-blob", v("connection", e.connection); v("request", e.request); v("offset", e.offset); v("bytes", e.bytes); v("last", e.last))
+DTRAIN_SIM_FIELDS(WriteBlob, "write-blob", v("connection", e.connection); v("request", e.request); v("offset", e.offset);
+                  v("bytes", e.bytes); v("last", e.last))
 DTRAIN_SIM_FIELDS(DropBlob, "drop-blob", v("connection", e.connection))
 DTRAIN_SIM_FIELDS(FindBlob, "find-blob", v("digest", e.digest))
-DTRAIN_SIM_FIELDS(SendBlob, "send-blob", v("connection", e.connection); v("request", e.request); v("digest", e.digest); v("offset", e.offset))
+DTRAIN_SIM_FIELDS(SendBlob, "send-blob", v("connection", e.connection); v("request", e.request); v("digest", e.digest);
+                  v("offset", e.offset))
 DTRAIN_SIM_FIELDS(OpenLog, "open-log", v("connection", e.connection); v("request", e.request); v("sources", e.sources); v("ended", e.ended))
-DTRAIN_SIM_FIELDS(UpdateLog, "update-log", v("connection", e.connection); v("request", e.request); v("sources", e.sources); v("ended", e.ended))
+DTRAIN_SIM_FIELDS(UpdateLog, "update-log", v("connection", e.connection); v("request", e.request); v("sources", e.sources);
+                  v("ended", e.ended))
 DTRAIN_SIM_FIELDS(OpenExec, "open-exec", v("connection", e.connection); v("request", e.request); v("id", e.id))
-DTRAIN_SIM_FIELDS(OpenRelay, "open-relay", v("part", e.part); v("connection", e.connection); v("request", e.request); v("stream", e.open.stream))
+DTRAIN_SIM_FIELDS(OpenRelay, "open-relay", v("part", e.part); v("connection", e.connection); v("request", e.request);
+                  v("stream", e.open.stream))
 DTRAIN_SIM_FIELDS(CloseRelay, "close-relay", v("part", e.part))
 DTRAIN_SIM_FIELDS(AcceptRelay, "accept-relay", v("connection", e.connection); v("from", e.peer.member.low); v("stream", e.stream))
 DTRAIN_SIM_FIELDS(SendRelay, "send-relay", v("type", wire::type_of(e.message)); v("to", e.peer.member.low))
@@ -98,7 +114,8 @@ DTRAIN_SIM_FIELDS(VerifyCheckpoint, "verify-checkpoint", v("job", e.job); v("tok
 DTRAIN_SIM_FIELDS(QuarantineCheckpoint, "quarantine-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))
 DTRAIN_SIM_FIELDS(DeleteCheckpoint, "delete-checkpoint", v("job", e.job); v("path", e.info.path))
 DTRAIN_SIM_FIELDS(SendCheckpoint, "send-checkpoint", v("connection", e.connection); v("path", e.info.path); v("offset", e.offset))
-DTRAIN_SIM_FIELDS(WriteCheckpoint, "write-checkpoint", v("writer", e.writer); v("path", e.info.path); v("offset", e.offset); v("last", e.last))
+DTRAIN_SIM_FIELDS(WriteCheckpoint, "write-checkpoint", v("writer", e.writer); v("path", e.info.path); v("offset", e.offset);
+                  v("last", e.last))
 DTRAIN_SIM_FIELDS(DropCheckpoint, "drop-checkpoint", v("writer", e.writer))
 DTRAIN_SIM_FIELDS(RunHook, "run-hook", v("token", e.token); v("command", e.command))
 DTRAIN_SIM_FIELDS(EndHooks, "end-hooks", v("job", e.job))

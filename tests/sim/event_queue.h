@@ -30,8 +30,7 @@ class EventQueueOf {
   Instant next() const { return heap_.empty() ? kNever : heap_.front().at; }
   std::uint64_t taken() const { return taken_; }
 
-  void push(Instant at, What what, std::uint32_t slot, std::uint32_t a = 0, std::uint32_t b = 0,
-            std::uint8_t detail = 0) {
+  void push(Instant at, What what, std::uint32_t slot, std::uint32_t a = 0, std::uint32_t b = 0, std::uint8_t detail = 0) {
     heap_.push_back({at, order_++, slot, a, b, what, detail});
     std::size_t i = heap_.size() - 1;
     const Event event = heap_[i];
@@ -66,9 +65,7 @@ class EventQueueOf {
 
  private:
   static constexpr std::size_t kWays = 4;
-  static bool before(const Event& x, const Event& y) {
-    return x.at != y.at ? x.at < y.at : x.order < y.order;
-  }
+  static bool before(const Event& x, const Event& y) { return x.at != y.at ? x.at < y.at : x.order < y.order; }
 
   std::vector<Event> heap_;
   std::uint64_t order_ = 0, taken_ = 0;

@@ -17,19 +17,15 @@ FakeRunner::~FakeRunner() {
 }
 
 std::vector<task::FoundShim> FakeRunner::list() {
-  host_.events().clear();   // what happened before is in the answer
+  host_.events().clear();  // what happened before is in the answer
   auto found = host_.runner().found();
   host_.runner().agent_started();
   return found;
 }
 
 void FakeRunner::launch(const task::ShimSpec& spec) { host_.runner().perform(node::LaunchShim{spec}); }
-void FakeRunner::start(const AssignmentId& id, AttemptNumber attempt) {
-  host_.runner().perform(node::StartAttempt{id, attempt});
-}
-void FakeRunner::signal(const node::SignalTask& order) {
-  host_.runner().perform(order);
-}
+void FakeRunner::start(const AssignmentId& id, AttemptNumber attempt) { host_.runner().perform(node::StartAttempt{id, attempt}); }
+void FakeRunner::signal(const node::SignalTask& order) { host_.runner().perform(order); }
 void FakeRunner::kill(const AssignmentId& id) { host_.runner().perform(node::KillTask{id}); }
 void FakeRunner::freeze(const AssignmentId& id, bool freeze) { host_.runner().perform(node::FreezeTask{id, freeze}); }
 void FakeRunner::answer_lease(const node::AnswerLease& answer) { host_.runner().perform(answer); }

@@ -19,7 +19,7 @@ class FakeHost {
   ~FakeHost();
   SimRunner& runner() { return *runner_; }
   Timeline& timeline() { return timeline_; }
-  std::vector<node::Event>& events() { return events_; }   // not yet dispatched
+  std::vector<node::Event>& events() { return events_; }  // not yet dispatched
 
  private:
   Timeline timeline_;
@@ -30,7 +30,7 @@ class FakeHost {
 class FakeRunner final : public proc::Runner {
  public:
   explicit FakeRunner(FakeHost& host) : host_(host) {}
-  ~FakeRunner() override;                // the agent dies: shims and tasks live on
+  ~FakeRunner() override;  // the agent dies: shims and tasks live on
   FakeRunner(const FakeRunner&) = delete;
   FakeRunner& operator=(const FakeRunner&) = delete;
 

@@ -35,9 +35,7 @@ class NamedFaults {
       if (i == names().size()) {
         std::string known = "all, none";
         for (const auto name : names()) known += ", " + std::string(name);
-        return fail(ErrorCode::invalid,
-                    "could not read the list of faults: '" + std::string(word) + "' is none",
-                    "known are " + known);
+        return fail(ErrorCode::invalid, "could not read the list of faults: '" + std::string(word) + "' is none", "known are " + known);
       }
       set.bits_.set(i);
     }

@@ -1,5 +1,5 @@
-// The faults of world cluster; each has its own switch on the command line (--faults). A fault is an enumerator and a name here, and a row of
-// kUsual in chaos.cpp, which says how often it comes and what it does; docs/adding.md.
+// The faults of world cluster; each has its own switch on the command line (--faults). A fault is an enumerator and a name here, and a row
+// of kUsual in chaos.cpp, which says how often it comes and what it does; docs/adding.md.
 #pragma once
 
 #include <iterator>
@@ -24,23 +24,22 @@ enum class Fault : unsigned char {
   stage_error,        // preparing or launching an assignment fails
   gpu_held,           // processes get out of their tasks, and hold GPUs for a while
   // With several hosts.
-  coordinator_kill,   // the coordinator's agent is killed
-  partition,          // some hosts and the others do not hear each other
-  isolate,            // one host and the others do not hear each other
-  one_way,            // what one host sends is lost
-  loss,               // of messages
-  duplicate,          // messages about the log come twice, the second time late
-  delay,              // messages about the log take long
-  drain,              // an operator drains a host, and undrains it later
-  quorum_lost,        // a majority of the voters goes away for long, and an operator recovers the quorum on a survivor: once in a run
-  host_stop,          // a host is stopped in order: its tasks are asked to end; it comes back later
-  upgrade,            // hosts are given a newer program one after the other, some the older one again for a while
+  coordinator_kill,  // the coordinator's agent is killed
+  partition,         // some hosts and the others do not hear each other
+  isolate,           // one host and the others do not hear each other
+  one_way,           // what one host sends is lost
+  loss,              // of messages
+  duplicate,         // messages about the log come twice, the second time late
+  delay,             // messages about the log take long
+  drain,             // an operator drains a host, and undrains it later
+  quorum_lost,       // a majority of the voters goes away for long, and an operator recovers the quorum on a survivor: once in a run
+  host_stop,         // a host is stopped in order: its tasks are asked to end; it comes back later
+  upgrade,           // hosts are given a newer program one after the other, some the older one again for a while
 };
 inline constexpr std::string_view kFaultNames[] = {
-    "task-kill", "shim-kill",  "agent-kill", "reboot",            "disk-error",  "slow-disk",
-    "full-disk", "clock-jump", "pause",      "checkpoint-damage", "stage-error", "gpu-held",
-    "coordinator-kill", "partition", "isolate", "one-way", "loss", "duplicate", "delay", "drain", "quorum-lost",
-    "host-stop", "upgrade"};
+    "task-kill", "shim-kill",         "agent-kill",  "reboot",   "disk-error",       "slow-disk", "full-disk", "clock-jump",
+    "pause",     "checkpoint-damage", "stage-error", "gpu-held", "coordinator-kill", "partition", "isolate",   "one-way",
+    "loss",      "duplicate",         "delay",       "drain",    "quorum-lost",      "host-stop", "upgrade"};
 inline constexpr std::size_t kFaultCount = std::size(kFaultNames);
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 inline std::string_view to_string(Fault fault) { return kFaultNames[static_cast<std::size_t>(fault)]; }

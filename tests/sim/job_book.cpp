@@ -67,7 +67,10 @@ void JobBook::apply(KnownJob& job, const wire::ActionRequest& action, Instant no
   const std::uint32_t before = job.steered;
   switch (action.action) {
     case wire::Action::cancel: job.cancel_asked = true; break;
-    case wire::Action::suspend: job.suspend_asked = true; ++job.steered; break;
+    case wire::Action::suspend:
+      job.suspend_asked = true;
+      ++job.steered;
+      break;
     case wire::Action::resume: ++job.steered; break;
     case wire::Action::scale: {
       ++job.steered;
@@ -80,10 +83,8 @@ void JobBook::apply(KnownJob& job, const wire::ActionRequest& action, Instant no
     }
     case wire::Action::restart:
       ++job.steered;
-      if (action.task.empty())
-        job.restarted = now;
-      else
-        job.tasks_restarted[action.task] = now;
+      if (action.task.empty()) job.restarted = now;
+      else job.tasks_restarted[action.task] = now;
       if (action.from_scratch) job.scratch_asked = true;
       break;
     case wire::Action::remove: job.removal_asked = true; break;

@@ -25,22 +25,22 @@ struct KnownJob {
   std::uint64_t tag = 0;
   std::string name;
   Instant known_since{};
-  bool acknowledged = false;          // a submit of it was answered with this id
-  std::string state;                  // as the agent last reported; "": not seen yet
+  bool acknowledged = false;  // a submit of it was answered with this id
+  std::string state;          // as the agent last reported; "": not seen yet
   Instant state_since{};
-  std::uint32_t restarts = 0;         // as the agent last reported
-  bool gone = false;                  // it was listed once and is no longer
+  std::uint32_t restarts = 0;  // as the agent last reported
+  bool gone = false;           // it was listed once and is no longer
   // Requests, answered or not: a lost answer may hide that the request was carried out.
-  bool removal_asked = false;         // delete, replace
+  bool removal_asked = false;  // delete, replace
   bool cancel_asked = false, suspend_asked = false, scratch_asked = false;
-  std::uint32_t steered = 0;          // restarts, suspends, resumes, scales, reruns
-  Instant steered_at{};               // when last
-  std::map<std::string, Instant> tasks_restarted;   // when last
-  std::map<std::string, std::pair<std::uint32_t, Instant>> shrunk;   // role: fewest replicas asked for, when last so few
-  Instant restarted{};                // restart of the whole job, or rerun: when last
-  std::uint32_t crashes = 0;          // lives of the agent that ended meanwhile
+  std::uint32_t steered = 0;                                        // restarts, suspends, resumes, scales, reruns
+  Instant steered_at{};                                             // when last
+  std::map<std::string, Instant> tasks_restarted;                   // when last
+  std::map<std::string, std::pair<std::uint32_t, Instant>> shrunk;  // role: fewest replicas asked for, when last so few
+  Instant restarted{};                                              // restart of the whole job, or rerun: when last
+  std::uint32_t crashes = 0;                                        // lives of the agent that ended meanwhile
   std::uint32_t reboots = 0;
-  bool may_move = false;              // a host was drained meanwhile: its tasks may begin elsewhere at no cost
+  bool may_move = false;  // a host was drained meanwhile: its tasks may begin elsewhere at no cost
 };
 
 class JobBook {
@@ -53,7 +53,7 @@ class JobBook {
   const KnownJob* find(JobId id) const;
   KnownJob* find(JobId id);
   const std::map<JobId, KnownJob>& jobs() const { return jobs_; }
-  const job::JobSpec* spec_of(JobId id) const;      // as submitted; nullptr: never heard of
+  const job::JobSpec* spec_of(JobId id) const;  // as submitted; nullptr: never heard of
 
   void asked(const wire::ActionRequest& action, Instant now);
   void host_drained(Instant now);
@@ -80,10 +80,10 @@ class JobBook {
   std::map<std::uint64_t, JobFile> files_;
   std::map<JobId, KnownJob> jobs_;
   std::uint64_t index_ = 0;
-  std::optional<Instant> drained_;   // when last
+  std::optional<Instant> drained_;  // when last
 };
 
-std::uint64_t tag_of(const std::map<std::string, std::string>& labels);   // 0: none
+std::uint64_t tag_of(const std::map<std::string, std::string>& labels);  // 0: none
 bool is_final(const std::string& state);
 inline constexpr const char* kTagLabel = "sim";
 

@@ -20,10 +20,8 @@ Script random_script(std::uint64_t tag, Rng& rng) {
   s.run_min = random_duration(500ms, 15s, rng);
   s.run_max = s.run_min + random_duration(0ms, 30s, rng);
   s.ok = rng.chance(1, 3) ? 100 : static_cast<std::uint32_t>(30 + rng.below(60));
-  if (rng.chance(1, 3))
-    s.signal = rng.chance(1, 2) ? 11 : 9;
-  else
-    s.code = rng.chance(1, 3) ? 137 : static_cast<std::int32_t>(1 + rng.below(5));
+  if (rng.chance(1, 3)) s.signal = rng.chance(1, 2) ? 11 : 9;
+  else s.code = rng.chance(1, 3) ? 137 : static_cast<std::int32_t>(1 + rng.below(5));
   s.term = random_duration(1ms, 3s, rng);
   if (rng.chance(1, 3)) s.term_code = rng.chance(1, 2) ? 0 : 143;
   s.ignore_term = rng.chance(1, 10);
@@ -144,7 +142,7 @@ void generic(job::JobSpec& spec, std::uint64_t tag, Rng& rng) {
 
 void random_policy(job::Policy& policy, Rng& rng) {
   if (rng.chance(1, 2)) policy.backoff_limit = static_cast<std::uint32_t>(rng.below(6));
-  policy.failure_threshold.count = static_cast<std::uint32_t>(rng.below(6));   // 0: off
+  policy.failure_threshold.count = static_cast<std::uint32_t>(rng.below(6));  // 0: off
   policy.restart_backoff.initial = random_duration(50ms, 500ms, rng);
   policy.restart_backoff.max = random_duration(500ms, 4s, rng);
   policy.restart_backoff.reset_after = random_duration(5s, 10min, rng);
@@ -168,12 +166,9 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng) {
   random_policy(spec.policy, rng);
   const std::uint64_t kind = rng.below(10);
   spec.framework = kind < 7 ? job::Framework::tensorflow : job::Framework::generic;
-  if (kind < 5)
-    tensorflow_with_ps(spec, tag, rng);
-  else if (kind < 7)
-    tensorflow_collective(spec, tag, rng);
-  else
-    generic(spec, tag, rng);
+  if (kind < 5) tensorflow_with_ps(spec, tag, rng);
+  else if (kind < 7) tensorflow_collective(spec, tag, rng);
+  else generic(spec, tag, rng);
   order_start(spec);
   make_elastic(spec);
   make_particular(spec, tag);
@@ -220,8 +215,8 @@ void make_leaving(job::JobSpec& spec, std::uint64_t tag) {
   const std::string watched = spec.roles.contains("ps") ? "ps-0" : spec.roles.contains("chief") ? "chief-0" : "worker-0";
   for (auto& [name, role] : spec.roles) {
     // The last word of a kind holds.
-    role.command.insert(role.command.end(), {"watches=" + watched, "leaves=" + std::to_string(100 + tag * 397 % 1900), "run=20000..60000",
-                                             "ok=100", "hang=0"});
+    role.command.insert(role.command.end(),
+                        {"watches=" + watched, "leaves=" + std::to_string(100 + tag * 397 % 1900), "run=20000..60000", "ok=100", "hang=0"});
     if (role.restart_policy == job::RestartPolicy::never || role.restart_policy == job::RestartPolicy::always)
       role.restart_policy = job::RestartPolicy::on_failure;
   }
@@ -235,7 +230,7 @@ std::uint32_t wide_replicas(std::uint32_t hosts, Rng& rng) { return hosts / 2 + 
 void make_wide(job::JobSpec& spec, std::uint32_t hosts, Rng& rng) {
   RoleSpec& worker = spec.roles.at("worker");
   worker.replicas = worker.min_replicas = wide_replicas(hosts, rng);
-  if (!spec.checkpoint && rng.chance(1, 4)) worker.resources.gpus = 1;   // of two on each host
+  if (!spec.checkpoint && rng.chance(1, 4)) worker.resources.gpus = 1;  // of two on each host
 }
 
 job::JobSpec changed_job(job::JobSpec spec, std::uint64_t tag) {

@@ -25,7 +25,7 @@ class LedgerChecker : public Checker {
  protected:
   // `before`: the index that was looked at last; 0: none.
   virtual void look(const cluster::Ledger& ledger, std::uint64_t before) = 0;
-  virtual void forget() {}   // what was seen last is void
+  virtual void forget() {}  // what was seen last is void
 
  private:
   std::uint64_t index_ = 0;

@@ -43,8 +43,7 @@ void print_names(const char* title, const std::vector<std::string>& names) {
 int list_worlds(bool json) {
   nlohmann::json worlds;
   for (const World* world : all_worlds()) {
-    worlds[std::string(world->name)] = {
-        {"rules", world->rules()}, {"faults", world->faults()}, {"checkers", world->checkers()}};
+    worlds[std::string(world->name)] = {{"rules", world->rules()}, {"faults", world->faults()}, {"checkers", world->checkers()}};
     if (json) continue;
     std::printf("%s: %s\n", std::string(world->name).c_str(), std::string(world->summary).c_str());
     print_names("rules that --break switches off", world->rules());
@@ -58,8 +57,7 @@ int list_worlds(bool json) {
 int run(const Arguments& arguments) {
   const auto worlds = all_worlds();
   const auto world = std::find_if(worlds.begin(), worlds.end(), [&](const World* w) { return w->name == arguments.world; });
-  if (world == worlds.end())
-    return usage("could not run world '" + arguments.world + "': it is not known; dtrain-sim --list names them");
+  if (world == worlds.end()) return usage("could not run world '" + arguments.world + "': it is not known; dtrain-sim --list names them");
   const auto seeds = SeedRange::parse(arguments.seeds);
   if (!seeds) return usage(seeds.error().text());
   const auto duration = job::parse_duration(arguments.duration);

@@ -172,10 +172,8 @@ void QuorumLoss::operate() {
   world_.cluster_disturbed_until(world_.now() + kOperates);
   for (std::size_t i = 0; i < back_; ++i)
     if (!followed(victims_[i].host)) world_.host(victims_[i].host).disturbed_until(world_.now() + kOperates);
-  if (world_.history() == 1)
-    ask();
-  else
-    bring_back();
+  if (world_.history() == 1) ask();
+  else bring_back();
   const bool over = back_ == victims_.size() && std::ranges::all_of(victims_, [this](const Victim& v) { return followed(v.host); });
   if (!over) world_.timeline().after(kOperates, [this] { operate(); });
 }

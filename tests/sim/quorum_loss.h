@@ -42,7 +42,7 @@ class QuorumLoss {
   void ask();
   void bring_back();
   bool followed(std::size_t host) const;
-  std::optional<std::size_t> furthest() const;   // of the survivors, also while its agent is down
+  std::optional<std::size_t> furthest() const;  // of the survivors, also while its agent is down
   Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 
   ClusterWorld& world_;
@@ -50,7 +50,7 @@ class QuorumLoss {
   Instant until_;
   std::vector<Victim> victims_;
   HostSet away_;
-  std::size_t back_ = 0;             // of the victims, in their order
+  std::size_t back_ = 0;  // of the victims, in their order
   bool tried_ = false, cut_ = false, alone_ = false;
   std::uint32_t refused_ = 0;
   Instant ask_at_{}, back_at_{};

@@ -56,9 +56,7 @@ Result<RunOutcome> run(const RunRequest& request) {
   return outcome_of(report, std::move(line), text, replay_command(options, report.failed_seed));
 }
 
-std::vector<std::string> checkers() {
-  return ClusterWorld(RunOptions{}).checker_names();
-}
+std::vector<std::string> checkers() { return ClusterWorld(RunOptions{}).checker_names(); }
 
 }  // namespace
 

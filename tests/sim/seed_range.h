@@ -22,12 +22,11 @@ inline Result<SeedRange> SeedRange::parse(std::string_view text) {
   };
   SeedRange range;
   const std::size_t dots = text.find("..");
-  const bool good = number(text.substr(0, dots), range.first) &&
-                    (dots == std::string_view::npos || number(text.substr(dots + 2), range.last));
+  const bool good =
+      number(text.substr(0, dots), range.first) && (dots == std::string_view::npos || number(text.substr(dots + 2), range.last));
   if (dots == std::string_view::npos) range.last = range.first;
   if (!good || range.last < range.first)
-    return fail(ErrorCode::invalid, "could not read the seeds '" + std::string(text) + "': they are no range",
-                "write FIRST..LAST");
+    return fail(ErrorCode::invalid, "could not read the seeds '" + std::string(text) + "': they are no range", "write FIRST..LAST");
   return range;
 }
 

@@ -20,16 +20,14 @@ nlohmann::json line_of(const SeedReport& report, std::string_view world, std::ui
 
 std::string broken_text(const SeedReport& report) {
   if (!report.violation) return "";
-  return "seed " + std::to_string(report.failed_seed) + ": " + report.violation->invariant + ": " +
-         report.violation->what;
+  return "seed " + std::to_string(report.failed_seed) + ": " + report.violation->invariant + ": " + report.violation->what;
 }
 
-std::string replay_command(std::string_view world, std::uint64_t nodes, std::uint64_t seed, Duration duration,
-                           const std::string& faults, const std::string& broken_rule) {
+std::string replay_command(std::string_view world, std::uint64_t nodes, std::uint64_t seed, Duration duration, const std::string& faults,
+                           const std::string& broken_rule) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  std::string out = "dtrain-sim --world " + std::string(world) + " --nodes " + std::to_string(nodes) +
-                    " --seeds " + std::to_string(seed) + ".." + std::to_string(seed) + " --duration " +
-                    std::to_string(ms) + "ms --faults " + faults;
+  std::string out = "dtrain-sim --world " + std::string(world) + " --nodes " + std::to_string(nodes) + " --seeds " + std::to_string(seed) +
+                    ".." + std::to_string(seed) + " --duration " + std::to_string(ms) + "ms --faults " + faults;
   if (!broken_rule.empty()) out += " --break " + broken_rule;
   return out;
 }

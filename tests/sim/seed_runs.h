@@ -32,8 +32,7 @@ struct SeedReport {
 // takes down its figures. The first seed and then each `compare_every`-th (0: none) runs twice, and must take
 // the same course. replay(seed) is the command that runs a seed again.
 template <class Run, class Replay, class Add>
-void run_each_seed(SeedReport& report, SeedRange seeds, std::uint64_t compare_every, Run run, Replay replay,
-                   Add add) {
+void run_each_seed(SeedReport& report, SeedRange seeds, std::uint64_t compare_every, Run run, Replay replay, Add add) {
   const auto begin = std::chrono::steady_clock::now();
   const std::clock_t cpu_begin = std::clock();
   for (std::uint64_t seed = seeds.first;; ++seed) {
@@ -46,8 +45,7 @@ void run_each_seed(SeedReport& report, SeedRange seeds, std::uint64_t compare_ev
     if (!report.violation && compare_every != 0 && (seed - seeds.first) % compare_every == 0) {
       ++report.compared;
       if (run(seed).trace_hash != result.trace_hash)
-        report.violation = Violation{"deterministic", "a second run of the same seed took another course",
-                                     Instant{} + result.covered};
+        report.violation = Violation{"deterministic", "a second run of the same seed took another course", Instant{} + result.covered};
     }
     if (report.violation) {
       report.failed_seed = seed;
@@ -71,8 +69,7 @@ Report run_worlds(const Options& base, SeedRange seeds, Add add) {
         options.seed = seed;
         return World(options).run();
       },
-      [&](std::uint64_t seed) { return replay_command(base, seed); },
-      [&](const auto& result) { add(report, result); });
+      [&](std::uint64_t seed) { return replay_command(base, seed); }, [&](const auto& result) { add(report, result); });
   return report;
 }
 
@@ -82,8 +79,8 @@ template <class Options>
 Result<Options> options_of(const RunRequest& request, std::string_view world, std::uint64_t most_nodes) {
   if (request.nodes > most_nodes)
     return fail(ErrorCode::invalid,
-                "could not run " + std::to_string(request.nodes) + " nodes: world " + std::string(world) +
-                    " takes up to " + std::to_string(most_nodes),
+                "could not run " + std::to_string(request.nodes) + " nodes: world " + std::string(world) + " takes up to " +
+                    std::to_string(most_nodes),
                 "ask for fewer");
   Options options;
   auto faults = decltype(options.faults)::parse(request.faults);
@@ -101,8 +98,8 @@ nlohmann::json line_of(const SeedReport& report, std::string_view world, std::ui
 // For tests: which seed broke what; "" when all held.
 std::string broken_text(const SeedReport& report);
 // Exactly this seed with these options. `faults`: as --faults takes them.
-std::string replay_command(std::string_view world, std::uint64_t nodes, std::uint64_t seed, Duration duration,
-                           const std::string& faults, const std::string& broken_rule);
+std::string replay_command(std::string_view world, std::uint64_t nodes, std::uint64_t seed, Duration duration, const std::string& faults,
+                           const std::string& broken_rule);
 // The outcome of a report; `line`: its figures, to which the hash and a violation are added. `text` gets the hash of a
 // single seed. `replay`: of failed_seed.
 RunOutcome outcome_of(const SeedReport& report, nlohmann::json line, std::string text, std::string replay);

@@ -5,7 +5,7 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kNoticed = 20ms;        // a change is seen up to this much later
+constexpr Duration kNoticed = 20ms;  // a change is seen up to this much later
 constexpr Duration kSlowestRead = 400ms;
 
 }  // namespace
@@ -42,8 +42,7 @@ void SimCheckpoints::later(JobId job, std::function<void()> action) {
   });
 }
 
-void SimCheckpoints::write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn,
-                           bool rotten) {
+void SimCheckpoints::write(const std::string& dir, JobId job, Generation generation, std::int64_t step, bool torn, bool rotten) {
   SimCheckpoint c;
   c.info.path = dir + "/ckpt-" + std::to_string(step);
   c.info.step = step;

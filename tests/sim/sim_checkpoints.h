@@ -18,11 +18,11 @@ namespace dtrain::sim {
 
 struct SimCheckpoint {
   transfer::CheckpointInfo info;
-  bool good = true;                 // the truth: a check of every byte would succeed
-  JobId job = 0;                    // who wrote it
+  bool good = true;  // the truth: a check of every byte would succeed
+  JobId job = 0;     // who wrote it
   Generation generation = 0;
   Instant written{};
-  Instant decayed{};                // when it was not from its beginning
+  Instant decayed{};  // when it was not from its beginning
 };
 
 class SimCheckpoints {
@@ -31,7 +31,7 @@ class SimCheckpoints {
   // The content, and who is informed of changes.
   struct Files {
     std::map<std::string, std::vector<SimCheckpoint>> dirs;
-    std::uint64_t number = 0;     // of these among others
+    std::uint64_t number = 0;  // of these among others
     std::uint64_t written = 0;
     std::vector<SimCheckpoints*> viewers;
   };
@@ -52,12 +52,12 @@ class SimCheckpoints {
   void perform(const node::VerifyCheckpoint& effect);
   void perform(const node::QuarantineCheckpoint& effect);
   void perform(const node::DeleteCheckpoint& effect);
-  void agent_died();                // nobody looks any more; the files stay
+  void agent_died();                     // nobody looks any more; the files stay
   void lose() { files_->dirs.clear(); }  // then, where no other host shares them
 
   // Everything in `dir` that has a name of a checkpoint, newest step first.
   const std::vector<SimCheckpoint>& in(const std::string& dir) const;
-  bool looking_at(JobId job) const; // a scan or verification of that job is under way
+  bool looking_at(JobId job) const;  // a scan or verification of that job is under way
   std::vector<std::string> directories() const;
 
  private:

@@ -8,8 +8,8 @@ namespace {
 using wire::MessageType;
 
 constexpr const char* kJobNames[] = {"digits", "speech", "ranker", "vision", "search", "prices"};
-constexpr std::size_t kUsedNames = 3;   // few: names must collide
-constexpr std::uint64_t kRepliesCoded = 5;                            // every such reply is encoded again and compared
+constexpr std::size_t kUsedNames = 3;       // few: names must collide
+constexpr std::uint64_t kRepliesCoded = 5;  // every such reply is encoded again and compared
 constexpr Duration kLongestWatch = 20s;
 constexpr std::uint32_t kUid = 1000;
 
@@ -17,7 +17,7 @@ bool by_operator(MessageType type) {
   return type == MessageType::drain || type == MessageType::recover_quorum || type == MessageType::leave;
 }
 
-constexpr std::uint64_t kWideOneIn = 3;   // jobs, where there are many hosts
+constexpr std::uint64_t kWideOneIn = 3;  // jobs, where there are many hosts
 
 template <class T>
 bool round_trip(const wire::Message& message, bool compare, std::string& why) {
@@ -147,7 +147,7 @@ const KnownJob* SimClient::random_job_of_book() {
 void SimClient::act() {
   if (!reached(hooks_.choose_host())) return;
   const KnownJob* job = random_job_of_book();
-  if (!unacknowledged_.empty() && rng_.chance(1, 2)) {   // again, with the same request id
+  if (!unacknowledged_.empty() && rng_.chance(1, 2)) {  // again, with the same request id
     const std::uint64_t tag = *unacknowledged_.begin();
     return submit({}, tag, false);
   }
@@ -171,7 +171,7 @@ void SimClient::submit_something() {
   const JobFile* earlier = nullptr;
   for (const auto& [tag, file] : book_.files())
     if (file.spec.name == name) earlier = &file;
-  if (earlier != nullptr && rng_.chance(1, 4)) return submit({}, earlier->tag, rng_.chance(1, 2), rng_.chance(1, 2));   // the same again
+  if (earlier != nullptr && rng_.chance(1, 4)) return submit({}, earlier->tag, rng_.chance(1, 2), rng_.chance(1, 2));  // the same again
   const std::uint64_t tag = next_tag();
   if (earlier != nullptr && rng_.chance(1, 3)) return submit(changed_job(earlier->spec, tag), tag, rng_.chance(1, 2));
   job::JobSpec spec = random_job(name, tag, rng_);
@@ -273,13 +273,13 @@ void SimClient::query(const KnownJob* job) {
 
 void SimClient::receive(node::ConnectionId connection, const std::string& body, std::uint64_t index) {
   const auto it = open_.find(connection);
-  if (it == open_.end()) return;   // we hung up
+  if (it == open_.end()) return;  // we hung up
   auto message = wire::decode<wire::Message>(body);
   if (!message) return hooks_.complain("replies_decode", message.error().message);
   SentRequest& sent = it->second;
   if (message->request != sent.request)
-    return hooks_.complain("single_completion", "a reply carries request " + std::to_string(message->request) +
-                                                    ", asked was " + std::to_string(sent.request));
+    return hooks_.complain("single_completion",
+                           "a reply carries request " + std::to_string(message->request) + ", asked was " + std::to_string(sent.request));
   sent.answered = true;
   sent.index = index;
   const SentRequest copy = sent;
@@ -333,7 +333,7 @@ void SimClient::check_payload(const SentRequest& sent, const wire::Message& mess
 void SimClient::on_submitted(const SentRequest& sent, const wire::Message& message) {
   const auto reply = wire::decode<wire::SubmitReply>(message.payload);
   if (!reply) return;
-  if (sent.type == MessageType::action) {   // rerun. Of which file it is the next list says where its submit was not answered (seed 12944)
+  if (sent.type == MessageType::action) {  // rerun. Of which file it is the next list says where its submit was not answered (seed 12944)
     if (KnownJob* job = book_.find(reply->id)) job->acknowledged = true;
     return;
   }

@@ -21,25 +21,25 @@ namespace dtrain::sim {
 struct SentRequest {
   wire::MessageType type = wire::MessageType::none;
   std::uint64_t request = 0;
-  std::uint64_t tag = 0;              // submit
-  bool anew = false;                  // submit: no repetition of an earlier request
-  wire::ActionRequest action;         // action
-  wire::DrainRequest drain;           // drain
-  bool answered = false;              // at least once
-  bool observer = false;              // asked by the observer, not by a user
-  std::size_t host = 0;               // whose agent was asked
-  std::uint64_t number = 0;           // of its connection, never used again
-  std::uint64_t index = 0;            // once answered: of the newest entry in the ledger of who answers; 0: not known
+  std::uint64_t tag = 0;       // submit
+  bool anew = false;           // submit: no repetition of an earlier request
+  wire::ActionRequest action;  // action
+  wire::DrainRequest drain;    // drain
+  bool answered = false;       // at least once
+  bool observer = false;       // asked by the observer, not by a user
+  std::size_t host = 0;        // whose agent was asked
+  std::uint64_t number = 0;    // of its connection, never used again
+  std::uint64_t index = 0;     // once answered: of the newest entry in the ledger of who answers; 0: not known
   Instant at{};
 };
 
 class SimClient {
  public:
   struct Hooks {
-    std::function<std::size_t()> choose_host;                         // whose agent a user asks
-    std::function<std::size_t()> newest_host;                         // and the observer: the one that knows most
+    std::function<std::size_t()> choose_host;                                 // whose agent a user asks
+    std::function<std::size_t()> newest_host;                                 // and the observer: the one that knows most
     std::function<void(std::size_t host, const std::string& digest)> upload;  // a package, before the submit
-    std::function<bool(std::size_t host)> agent_listens;              // a connection can be made
+    std::function<bool(std::size_t host)> agent_listens;                      // a connection can be made
     std::function<void(std::size_t host, node::Event)> post;
     std::function<void(const SentRequest&)> asked;
     std::function<void(const SentRequest&, const wire::Message&)> replied;
@@ -48,15 +48,15 @@ class SimClient {
   };
   SimClient(Timeline& timeline, Rng rng, JobBook& book, Hooks hooks);
 
-  void act();                          // one random action of a user
-  void observe();                      // asks for all jobs; the answer goes to hooks.looked
-  void cancel_all();                   // every job that was not final at last look
+  void act();         // one random action of a user
+  void observe();     // asks for all jobs; the answer goes to hooks.looked
+  void cancel_all();  // every job that was not final at last look
   // `anew`: not as a repetition of an earlier request for that file.
   void submit(job::JobSpec spec, std::uint64_t tag, bool replace, bool anew = false);
   void action(wire::ActionRequest request);
-  void drain(wire::DrainRequest request);   // by an operator
-  void recover_quorum(std::size_t host, bool force);              // likewise, at that host
-  void forget_node(std::size_t host, const std::string& node);    // likewise
+  void drain(wire::DrainRequest request);                       // by an operator
+  void recover_quorum(std::size_t host, bool force);            // likewise, at that host
+  void forget_node(std::size_t host, const std::string& node);  // likewise
   // More jobs at a time, which take more of the `hosts`: some have to wait, or make room.
   void set_dynamic() { dynamic_ = true; }
   void set_keeping() { keeping_ = true; }
@@ -69,14 +69,14 @@ class SimClient {
 
   // `index`: of the newest entry in the ledger of who answers.
   void receive(node::ConnectionId connection, const std::string& body, std::uint64_t index);
-  void closed(node::ConnectionId connection) { open_.erase(connection); }   // by the agent
-  void agent_died(std::size_t host);   // every connection to it is gone; lost submits are tried again
+  void closed(node::ConnectionId connection) { open_.erase(connection); }  // by the agent
+  void agent_died(std::size_t host);                                       // every connection to it is gone; lost submits are tried again
   const std::map<node::ConnectionId, SentRequest>& open() const { return open_; }
 
-  static bool streams(wire::MessageType type);   // answers until the client goes
+  static bool streams(wire::MessageType type);  // answers until the client goes
 
  private:
-  bool reached(std::size_t host);                // the next deed is done at this one
+  bool reached(std::size_t host);  // the next deed is done at this one
   template <class T>
   node::ConnectionId send(SentRequest sent, const T& payload);
   void hang_up(node::ConnectionId connection);
@@ -94,14 +94,14 @@ class SimClient {
   JobBook& book_;
   Hooks hooks_;
   std::map<node::ConnectionId, SentRequest> open_;
-  std::set<std::uint64_t> unacknowledged_;       // tags of submits that got no answer
-  node::ConnectionId connections_ = 0;           // of all hosts; no node takes such numbers (connections.h)
-  std::string removed_;  // the job whose removal was asked for last; "": submitted again since
+  std::set<std::uint64_t> unacknowledged_;  // tags of submits that got no answer
+  node::ConnectionId connections_ = 0;      // of all hosts; no node takes such numbers (connections.h)
+  std::string removed_;                     // the job whose removal was asked for last; "": submitted again since
   std::uint64_t tags_ = 0, received_ = 0;
-  std::size_t host_ = 0;                         // of the deed under way
+  std::size_t host_ = 0;  // of the deed under way
   bool dynamic_ = false, keeping_ = false, leaving_ = false, rehearsing_ = false;
-  std::uint32_t hungry_ = 0;                     // the number of hosts; 0: not
-  std::uint32_t many_ = 0;                       // likewise
+  std::uint32_t hungry_ = 0;  // the number of hosts; 0: not
+  std::uint32_t many_ = 0;    // likewise
 };
 
 }  // namespace dtrain::sim

@@ -32,10 +32,10 @@ void SimDisk::commit() {
     if (fail_next_ && !full_ && !broken_ && rng_.chance(1, 4)) apply(persist);
     fail_next_ = false;
     broken_ = true;
-    post_(node::PersistFailed{persist.ticket,
-                              Error{ErrorCode::io,
-                                    full_ ? "could not write ledger: no space left on device" : "could not write ledger: input/output error",
-                                    "check the disk of paths.data"}});
+    post_(node::PersistFailed{
+        persist.ticket,
+        Error{ErrorCode::io, full_ ? "could not write ledger: no space left on device" : "could not write ledger: input/output error",
+              "check the disk of paths.data"}});
     return;
   }
   if (forgetful_) {

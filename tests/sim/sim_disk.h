@@ -29,16 +29,16 @@ class SimDisk {
 
   SimDisk(Timeline& timeline, Rng rng, Post post, Complain complain);
 
-  void perform(const node::Persist& persist);        // -> Persisted | PersistFailed
-  void agent_died();                                 // completions are dropped; the stored state is as described above
+  void perform(const node::Persist& persist);  // -> Persisted | PersistFailed
+  void agent_died();                           // completions are dropped; the stored state is as described above
   const Stored& stored() const { return stored_; }
-  bool idle() const { return pending_.empty(); }     // stored() is all that was asked for
+  bool idle() const { return pending_.empty(); }  // stored() is all that was asked for
   std::uint64_t commits() const { return commits_; }
 
   // Faults.
   void fail_next() { fail_next_ = true; }
   void set_full(bool full) { full_ = full; }
-  void lose() { stored_ = {}; }                      // while no agent runs
+  void lose() { stored_ = {}; }                               // while no agent runs
   void set_slowest(Duration slowest) { slowest_ = slowest; }  // a commit takes up to this long
   // Breaks the promise of Persisted: the newest commit is reported durable, and is lost in a crash.
   void set_forgetful() { forgetful_ = true; }
@@ -46,7 +46,7 @@ class SimDisk {
   static constexpr Duration kUsualCommit = 4ms;
 
  private:
-  void commit();                                     // the oldest pending one is due
+  void commit();  // the oldest pending one is due
   void apply(const node::Persist& persist);
 
   Timeline& timeline_;
@@ -59,8 +59,8 @@ class SimDisk {
   Instant busy_until_{};
   Duration slowest_ = kUsualCommit;
   bool fail_next_ = false, full_ = false, forgetful_ = false;
-  std::optional<node::Persist> unsynced_;            // forgetful only
-  bool broken_ = false;                              // after a failure nothing is written until the agent starts again
+  std::optional<node::Persist> unsynced_;  // forgetful only
+  bool broken_ = false;                    // after a failure nothing is written until the agent starts again
 };
 
 }  // namespace dtrain::sim

@@ -11,15 +11,15 @@ namespace dtrain::sim {
 namespace {
 
 constexpr Duration kRestartAfterDiskError = 1s;
-constexpr Duration kAgentGrace = 20s;   // longer than any agent is away by itself
+constexpr Duration kAgentGrace = 20s;  // longer than any agent is away by itself
 constexpr Duration kSlowestHook = 2s;
-constexpr Duration kGoodbye = 200ms;    // of an agent that is stopped
+constexpr Duration kGoodbye = 200ms;  // of an agent that is stopped
 constexpr std::uint64_t kHookFailsOneIn = 6;
-constexpr std::uint32_t kTicksInPlace = 64;   // more Ticks without time going on: the agent spins
+constexpr std::uint32_t kTicksInPlace = 64;  // more Ticks without time going on: the agent spins
 // Each host draws from streams of its own; those of the first are as they were when there was but one.
 constexpr std::uint64_t kStreams = 1'000'000;
-constexpr std::uint64_t kCompareEvery = 8;  // entries: a run has some hundred
-constexpr std::uint64_t kSnapshotEvery = 50;       // a run is short: snapshots must happen in it
+constexpr std::uint64_t kCompareEvery = 8;           // entries: a run has some hundred
+constexpr std::uint64_t kSnapshotEvery = 50;         // a run is short: snapshots must happen in it
 constexpr std::uint64_t kSnapshotEveryOfMany = 500;  // there are more entries, and more copies that write one
 constexpr MemberId kCluster{0xc1, 0x57e2};
 
@@ -36,8 +36,7 @@ static_assert(kMostHosts <= 14 * 16, "host_id() of the last is that of another")
 std::vector<task::HostCpu> host_cpus() {
   constexpr std::uint32_t kCores = kHostCpus / 2, kCoresPerNode = kCores / 2;
   std::vector<task::HostCpu> cpus;
-  for (std::uint32_t i = 0; i < kHostCpus; ++i)
-    cpus.push_back({i, i % kCores, static_cast<std::int32_t>(i % kCores / kCoresPerNode)});
+  for (std::uint32_t i = 0; i < kHostCpus; ++i) cpus.push_back({i, i % kCores, static_cast<std::int32_t>(i % kCores / kCoresPerNode)});
   return cpus;
 }
 
@@ -54,8 +53,7 @@ SimHost::SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimChe
   checkpoints_ = std::make_unique<SimCheckpoints>(world_.timeline_, world_.stream(streams + 3), to_node, std::move(files));
   runner_ = std::make_unique<SimRunner>(world_.timeline_, world_.stream(streams + 4), to_node, observer());
   runner_->set_wall([this] { return clock_.read(world_.now()).wall; });
-  runner_->set_boot_clock([this] { return clock_.read(world_.now()).boot; },
-                          [this](Instant boot) { return clock_.to_world(boot); });
+  runner_->set_boot_clock([this] { return clock_.read(world_.now()).boot; }, [this](Instant boot) { return clock_.to_world(boot); });
   runner_->set_watched([this](const AssignmentId& id) { return world_.watched_away_.contains(id); });
   if (world_.breaks("commit-durable")) disk_->set_forgetful();
   if (world_.breaks("end-is-true")) runner_->set_lying();
@@ -81,14 +79,13 @@ SimRunner::Observer SimHost::observer() {
   };
   observer.checkpoint = [this](const SimShim& shim, std::int64_t step, bool torn, bool rotten) {
     const auto dir = shim.spec.env.find("DTRAIN_CHECKPOINT_DIR");
-    if (dir != shim.spec.env.end())
-      checkpoints_->write(dir->second, shim.spec.id.job, shim.spec.id.generation, step, torn, rotten);
+    if (dir != shim.spec.env.end()) checkpoints_->write(dir->second, shim.spec.id.job, shim.spec.id.generation, step, torn, rotten);
   };
   return observer;
 }
 
-node::Options SimHost::node_options() const {
-  node::Options options;
+node::NodeOptions SimHost::node_options() const {
+  node::NodeOptions options;
   options.snapshot_every = world_.many() ? kSnapshotEveryOfMany : kSnapshotEvery;
   if (world_.options_.whole_log) options.snapshot_every = std::numeric_limits<std::uint64_t>::max();
   options.cluster_name = "sim";
@@ -205,17 +202,15 @@ void SimHost::start_agent() {
 }
 
 void SimHost::post(node::Event event) {
-  if (node_ == nullptr) return;   // nobody listens
+  if (node_ == nullptr) return;  // nobody listens
   const auto* about_log = std::get_if<node::LogReceived>(&event);
   if (about_log != nullptr && about_log->header.cluster != cluster_) return;  // the links drop it
   Rng& rng = world_.rng_;
   if (world_.breaks("exit-told") && std::holds_alternative<node::AttemptExited>(event) && rng.chance(1, 8)) return;
   if (world_.breaks("staging-told") && std::holds_alternative<node::Staged>(event) && rng.chance(1, 8)) return;
   if (world_.breaks("one-completion") && !paused_ && std::holds_alternative<node::ShimUp>(event) && rng.chance(1, 8)) step(event);
-  if (paused_)
-    held_.push_back(std::move(event));
-  else
-    step(event);
+  if (paused_) held_.push_back(std::move(event));
+  else step(event);
 }
 
 void SimHost::tick() {
@@ -226,7 +221,7 @@ void SimHost::tick() {
 }
 
 void SimHost::step(const node::Event& event) {
-  CHECK(!stepping_);              // effects only schedule; nothing answers within the same turn
+  CHECK(!stepping_);  // effects only schedule; nothing answers within the same turn
   if (world_.violation_) return;
   world_.look_at_history(number_);
   stepping_ = true;
@@ -238,8 +233,7 @@ void SimHost::step(const node::Event& event) {
   const auto* failed = std::get_if<node::PersistFailed>(&event);
   if (failed != nullptr && world_.breaks("disk-failure-told"))
     node_->step(clock_.read(world_.now()), node::Persisted{failed->ticket}, effects_);
-  else
-    node_->step(clock_.read(world_.now()), event, effects_);
+  else node_->step(clock_.read(world_.now()), event, effects_);
   for (const node::Effect& effect : effects_) {
     world_.trace_.effect(world_.now(), effect);
     for (const auto* list : {&world_.checkers_, &checkers_})
@@ -290,14 +284,12 @@ void SimHost::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::CloseConnection>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::WriteBlob>) {
-          if (e.own)
-            world_.relays_.perform(number_, e);
-          else if (e.last)
-            soon(node::BlobWritten{e.connection, e.request, e.digest});
-        } else if constexpr (std::is_same_v<E, node::DropBlob> || std::is_same_v<E, node::FindBlob> ||
-                             std::is_same_v<E, node::SendBlob> || std::is_same_v<E, node::AcceptRelay> ||
-                             std::is_same_v<E, node::CloseRelay> || std::is_same_v<E, node::SendCheckpoint> ||
-                             std::is_same_v<E, node::WriteCheckpoint> || std::is_same_v<E, node::DropCheckpoint>) {
+          if (e.own) world_.relays_.perform(number_, e);
+          else if (e.last) soon(node::BlobWritten{e.connection, e.request, e.digest});
+        } else if constexpr (std::is_same_v<E, node::DropBlob> || std::is_same_v<E, node::FindBlob> || std::is_same_v<E, node::SendBlob> ||
+                             std::is_same_v<E, node::AcceptRelay> || std::is_same_v<E, node::CloseRelay> ||
+                             std::is_same_v<E, node::SendCheckpoint> || std::is_same_v<E, node::WriteCheckpoint> ||
+                             std::is_same_v<E, node::DropCheckpoint>) {
           world_.relays_.perform(number_, e);
         } else if constexpr (std::is_same_v<E, node::OpenLog> || std::is_same_v<E, node::UpdateLog>) {
           // Streams pass Node by; the users hang up by themselves.
@@ -306,24 +298,19 @@ void SimHost::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::OpenRelay>) {
           const auto query = wire::decode<wire::Message>(e.query);
           const bool streams = query && (query->type == wire::MessageType::logs || query->type == wire::MessageType::exec);
-          if (!streams)
-            world_.relays_.perform(number_, e);
+          if (!streams) world_.relays_.perform(number_, e);
           else  // their bytes pass Node by
             soon(node::RelayEnded{e.part, node::RelayEnded::How::done, {}});
         } else if constexpr (std::is_same_v<E, node::SendRelay>) {
           // Between agents.
         } else if constexpr (std::is_same_v<E, node::Stage>) {
-          if (e.package_digest.empty() || world_.alone())
-            runner_->perform(e);
-          else
-            world_.relays_.perform(number_, e);
+          if (e.package_digest.empty() || world_.alone()) runner_->perform(e);
+          else world_.relays_.perform(number_, e);
         } else if constexpr (std::is_same_v<E, node::OpenExec>) {
           timeline.after(kReplyTime, [&client, connection = e.connection] { client.closed(connection); });
         } else if constexpr (std::is_same_v<E, node::RunHook>) {
-          if (e.user)
-            soon(node::HookEnded{e.token, {}});
-          else
-            run_host_hook(e);
+          if (e.user) soon(node::HookEnded{e.token, {}});
+          else run_host_hook(e);
         } else if constexpr (std::is_same_v<E, node::Examine>) {
           soon(node::Examined{e.token, {}});
         } else if constexpr (std::is_same_v<E, node::WatchCheckpoints> || std::is_same_v<E, node::ScanCheckpoints> ||
@@ -414,7 +401,7 @@ void SimHost::lose_disk() {
 }
 
 void SimHost::end_agent(bool host_too) {
-  ++agent_starts_;   // an earlier plan to start it again is void
+  ++agent_starts_;  // an earlier plan to start it again is void
   if (node_ != nullptr)
     for (const auto* list : {&world_.checkers_, &checkers_})
       for (const auto& checker : *list) checker->agent_dies();

@@ -22,7 +22,7 @@ class SimHost final : public HostView {
   SimHost(ClusterWorld& world, std::size_t number, std::shared_ptr<SimCheckpoints::Files> files);
 
   void start_agent();
-  void post(node::Event event);          // to the agent, if there is one
+  void post(node::Event event);  // to the agent, if there is one
   void kill_agent(Duration back_after);
   void reboot(Duration back_after);
   // In order: the agent announces its stop, tasks have that long to end, and the host comes back after that.
@@ -46,7 +46,7 @@ class SimHost final : public HostView {
   SimCheckpoints& files() { return *checkpoints_; }
   HostClock& clock() { return clock_; }
   std::size_t number() const { return number_; }
-  std::string id() const;                // as a member
+  std::string id() const;  // as a member
   bool votes_in(const wire::Configuration& configuration) const;
 
   // HostView.
@@ -63,7 +63,7 @@ class SimHost final : public HostView {
 
  private:
   void step(const node::Event& event);
-  void plan_tick();                      // after whatever may change when the agent wishes to be called
+  void plan_tick();  // after whatever may change when the agent wishes to be called
   void perform(const node::Effect& effect);
   std::string answer_of(const node::Reply& reply);
   void soon(node::Event event, Duration after = kReplyTime);
@@ -71,7 +71,7 @@ class SimHost final : public HostView {
   void agent_lost(bool host_too, Duration back_after);
   void end_agent(bool host_too);
   std::unique_ptr<node::Node> make_node() const;
-  node::Options node_options() const;
+  node::NodeOptions node_options() const;
   node::Started facts() const;
   node::MemberStart member_start() const;
   SimRunner::Observer observer();
@@ -79,18 +79,18 @@ class SimHost final : public HostView {
   ClusterWorld& world_;
   const std::size_t number_;
   const std::string name_;
-  Rng hooks_;                           // how long they take, and how they end
+  Rng hooks_;  // how long they take, and how they end
   HostClock clock_;
   std::unique_ptr<SimDisk> disk_;
   std::unique_ptr<SimRunner> runner_;
   std::unique_ptr<SimCheckpoints> checkpoints_;
   std::unique_ptr<node::Node> node_;
   CheckerList checkers_;
-  std::deque<node::Event> held_;        // while the agent is paused
+  std::deque<node::Event> held_;  // while the agent is paused
   std::vector<node::Effect> effects_;
-  std::string first_list_;              // of jobs, that the agent gave; kept where that is to be broken
-  std::string member_record_;           // on the disk
-  MemberId cluster_;                    // whose messages the links let in
+  std::string first_list_;     // of jobs, that the agent gave; kept where that is to be broken
+  std::string member_record_;  // on the disk
+  MemberId cluster_;           // whose messages the links let in
   std::uint64_t life_ = 0, boot_ = 1, agent_starts_ = 0, disks_ = 1;
   Instant undisturbed_since_{}, last_tick_{};
   std::uint32_t knows_ = cluster::kNewestVersion;

@@ -7,7 +7,7 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kSocket = 100us;   // from the shim to its agent
+constexpr Duration kSocket = 100us;  // from the shim to its agent
 
 }  // namespace
 
@@ -41,12 +41,10 @@ void SimRunner::withdraw_start(SimShim& shim, const char* why) {
 
 void SimRunner::order_freeze(SimShim& shim, bool freeze) {
   shim.held = freeze;
-  step_lease(shim, [&](task::LeaseActions& out) {
-    shim.lease->held.hold(boot_(), freeze, out);
-  });
+  step_lease(shim, [&](task::LeaseActions& out) { shim.lease->held.hold(boot_(), freeze, out); });
   // Released, but its lease is over: from now on it stands still for that.
   if (!freeze && shim.frozen) shim.lease->froze = true;
-  tell_froze(shim);
+  report_froze(shim);
 }
 
 void SimRunner::perform(const node::AnswerLease& effect) {
@@ -64,10 +62,8 @@ void SimRunner::perform(const node::AnswerLease& effect) {
     task::Lease& lease = shim.lease->held;
     const bool waited = lease.phase() == task::Lease::Phase::waiting;
     step_lease(shim, [&](task::LeaseActions& out) {
-      if (effect.granted)
-        lease.granted(boot_(), effect.nonce, effect.epoch, out);
-      else
-        lease.superseded(boot_(), effect.epoch, out);
+      if (effect.granted) lease.granted(boot_(), effect.nonce, effect.epoch, out);
+      else lease.superseded(boot_(), effect.epoch, out);
     });
     if (waited && lease.phase() == task::Lease::Phase::idle && lease.is_superseded())
       refuse_start(effect.id, lease.attempt(), "it was superseded");
@@ -114,7 +110,7 @@ void SimRunner::act(SimShim& shim, const task::LeaseActions& out) {
     set_frozen(shim, false);
   }
   if (out.start) start(shim, lease.held.attempt());
-  tell_froze(shim);
+  report_froze(shim);
   if (!out.ask) return;
   timeline_.after(kSocket, [this, id = shim.spec.id, life = life_, ask = *out.ask] {
     const auto it = shims_.find(id);
@@ -124,9 +120,9 @@ void SimRunner::act(SimShim& shim, const task::LeaseActions& out) {
   });
 }
 
-void SimRunner::tell_froze(SimShim& shim) {
+void SimRunner::report_froze(SimShim& shim) {
   SimLease& lease = *shim.lease;
-  if (!shim.running) lease.froze = lease.told = false;   // its end says enough
+  if (!shim.running) lease.froze = lease.told = false;  // its end says enough
   if (lease.froze == lease.told || shim.stopped) return;
   lease.told = lease.froze;
   post_(node::LeaseFroze{shim.spec.id, shim.attempt, lease.froze});
@@ -136,7 +132,7 @@ void SimRunner::wake_lease(SimShim& shim) {
   step_lease(shim, [&](task::LeaseActions& out) {
     SimLease& lease = *shim.lease;
     if (shim.running && shim.frozen) {
-      if (lease.held.phase() == task::Lease::Phase::running) lease.froze = true;   // by the agent
+      if (lease.held.phase() == task::Lease::Phase::running) lease.froze = true;  // by the agent
       return lease.held.frozen(boot_(), out);
     }
     lease.held.wake(boot_(), out);
@@ -213,7 +209,7 @@ void SimRunner::agent_started() {
     shim.lease->told = false;
     timeline_.after(kSocket, [this, shim_id = id, life = life_] {
       const auto it = shims_.find(shim_id);
-      if (life == life_ && it != shims_.end() && it->second.lease) tell_froze(it->second);
+      if (life == life_ && it != shims_.end() && it->second.lease) report_froze(it->second);
     });
   }
 }

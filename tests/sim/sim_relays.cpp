@@ -26,9 +26,7 @@ Duration SimRelays::upto(Duration most) {
 
 bool SimRelays::cut(const Stream& s) const { return world_.network().cut(s.opener, s.other); }
 
-SimRelays::Streams::iterator SimRelays::of_number(std::uint64_t number) {
-  return std::ranges::find(streams_, number, &Stream::number);
-}
+SimRelays::Streams::iterator SimRelays::of_number(std::uint64_t number) { return std::ranges::find(streams_, number, &Stream::number); }
 
 SimRelays::Streams::iterator SimRelays::of_accepted(std::size_t host, node::ConnectionId connection) {
   return std::ranges::find_if(streams_, [&](const Stream& s) { return s.other == host && s.accepted == connection; });
@@ -198,7 +196,8 @@ void SimRelays::perform(std::size_t host, const node::WriteCheckpoint& e) {
   if (!good) return later(host, kRead, node::CheckpointWritten{e.writer, fail(ErrorCode::damaged, "weights.bin does not have its hash")});
   SimCheckpoint copy;
   for (std::size_t i = 0; i < world_.hosts(); ++i)
-    if (const SimCheckpoint* c = std::as_const(world_.host(i).files()).find(e.info.path); c != nullptr && c->info.digest == e.info.digest) copy = *c;
+    if (const SimCheckpoint* c = std::as_const(world_.host(i).files()).find(e.info.path); c != nullptr && c->info.digest == e.info.digest)
+      copy = *c;
   if (copy.info.path.empty()) copy.info = e.info;  // the copy was removed meanwhile
   copy.good = true;
   world_.host(host).files().put(copy);
@@ -209,20 +208,17 @@ void SimRelays::perform(std::size_t host, const node::DropCheckpoint& e) { parti
 
 void SimRelays::perform(std::size_t host, const node::DropBlob& e) { partial_.erase({host, e.connection}); }
 
-void SimRelays::perform(std::size_t host, const node::FindBlob& e) {
-  later(host, kRead, node::BlobFound{e.digest, has(host, e.digest)});
-}
+void SimRelays::perform(std::size_t host, const node::FindBlob& e) { later(host, kRead, node::BlobFound{e.digest, has(host, e.digest)}); }
 
 void SimRelays::agent_ends(std::size_t host) {
   std::erase_if(partial_, [&](const auto& entry) { return entry.first.first == host; });
   for (auto s = streams_.begin(); s != streams_.end();) {
     const auto gone = s++;
     if (gone->other == host)
-      later(gone->opener, kUnknown, node::RelayEnded{gone->open.part, node::RelayEnded::How::lost, {ErrorCode::unavailable, "was restarted", ""}});
-    else if (gone->opener == host && gone->accepted != 0)
-      later(gone->other, kSilence, node::ConnectionClosed{gone->accepted});
-    else if (gone->opener != host)
-      continue;
+      later(gone->opener, kUnknown,
+            node::RelayEnded{gone->open.part, node::RelayEnded::How::lost, {ErrorCode::unavailable, "was restarted", ""}});
+    else if (gone->opener == host && gone->accepted != 0) later(gone->other, kSilence, node::ConnectionClosed{gone->accepted});
+    else if (gone->opener != host) continue;
     streams_.erase(gone);
   }
 }

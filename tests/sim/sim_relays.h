@@ -49,7 +49,7 @@ class SimRelays {
     std::size_t opener = 0, other = 0;
     node::OpenRelay open;
     std::uint64_t number = 0;
-    node::ConnectionId accepted = 0;  // at the other; 0: not yet
+    node::ConnectionId accepted = 0;                  // at the other; 0: not yet
     std::deque<std::optional<wire::Message>> pieces;  // on their way to the opener, one hop each; none: here it breaks
     std::optional<Instant> cut_since;                 // while they wait for the network
   };

@@ -8,9 +8,10 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms, kSlowestLook = 20ms, kLongestLeftover = 40s;
+constexpr Duration kSlowestStage = 50ms, kSlowestLaunch = 20ms, kSlowestOrder = 3ms, kSlowestRemoval = 30ms, kSlowestLook = 20ms,
+                   kLongestLeftover = 40s;
 constexpr std::int64_t kStepsPerCheckpoint = 100;
-constexpr std::int32_t kGivesUp = 134;   // the exit code after SIGABRT, after which restartPolicy ExitCode tries again, too
+constexpr std::int32_t kGivesUp = 134;  // the exit code after SIGABRT, after which restartPolicy ExitCode tries again, too
 
 std::int64_t restored_step(const task::ShimSpec& spec) {
   const auto it = spec.env.find("DTRAIN_RESTORE_STEP");
@@ -37,8 +38,9 @@ void SimRunner::perform(const node::Stage& effect) {
   timeline_.after(upto(kSlowestStage), [this, effect, life = life_] {
     if (life != life_) return;
     if (failing_ && rng_.chance(1, 10)) {
-      post_(node::Staged{effect.id, fail(ErrorCode::unavailable, "could not stage " + effect.id.text() + ": port " +
-                                         std::to_string(effect.port) + " is taken", "find its owner with ss -ltnp")});
+      post_(node::Staged{effect.id, fail(ErrorCode::unavailable,
+                                         "could not stage " + effect.id.text() + ": port " + std::to_string(effect.port) + " is taken",
+                                         "find its owner with ss -ltnp")});
       return;
     }
     copies_.insert(effect.id.job);
@@ -50,9 +52,10 @@ void SimRunner::perform(const node::LaunchShim& effect) {
   timeline_.after(upto(kSlowestLaunch), [this, spec = effect.spec, life = life_, deaths = host_deaths_] {
     if (deaths != host_deaths_) return;  // nothing is forked on a host that is down
     const bool lost = life != life_;
-    if (lost && rng_.chance(1, 2)) return;    // the agent died before or after it forked
+    if (lost && rng_.chance(1, 2)) return;  // the agent died before or after it forked
     if (failing_ && rng_.chance(1, 12)) {
-      if (!lost) post_(node::ShimUp{spec.id, fail(ErrorCode::io, "could not launch " + spec.id.text() + ": resource temporarily unavailable")});
+      if (!lost)
+        post_(node::ShimUp{spec.id, fail(ErrorCode::io, "could not launch " + spec.id.text() + ": resource temporarily unavailable")});
       return;
     }
     SimShim& shim = shims_[spec.id];
@@ -103,7 +106,7 @@ void SimRunner::perform(const node::StartAttempt& effect) {
     const auto refuse = [&](std::string why) { refuse_start(effect.id, effect.attempt, std::move(why)); };
     if (it == shims_.end() || !it->second.alive) return refuse("it has no shim");
     SimShim& shim = it->second;
-    if (effect.attempt == shim.attempt && shim.running) {   // the order came twice
+    if (effect.attempt == shim.attempt && shim.running) {  // the order came twice
       post_(node::AttemptStarted{effect.id, shim.attempt, shim.pid, shim.started});
       return;
     }
@@ -148,7 +151,7 @@ void SimRunner::start(SimShim& shim, AttemptNumber attempt) {
       notify(s, false, false, s.status);
     });
   if (script.watchdog > Duration{0}) every(id, script.watchdog, [this](SimShim& s) { notify(s, false, true, std::nullopt); });
-  if (script.checkpoint > Duration{0} && id.task.index == 0)   // one writer, as in real training
+  if (script.checkpoint > Duration{0} && id.task.index == 0)  // one writer, as in real training
     every(id, script.checkpoint, [this](SimShim& s) {
       s.step += kStepsPerCheckpoint;
       const bool torn = rng_.chance(calm_ ? 0 : s.script.torn, 100);
@@ -160,10 +163,8 @@ void SimRunner::schedule_end(SimShim& shim) {
   const AttemptPlan plan = plan_attempt(shim.script, calm_, rng_);
   if (plan.lifetime == Duration{0}) return;
   in_run(shim.spec.id, plan.lifetime, [this, plan](SimShim& s) {
-    if (plan.hangs)
-      s.hanging = true;
-    else
-      end_process(s, plan.exit);
+    if (plan.hangs) s.hanging = true;
+    else end_process(s, plan.exit);
   });
 }
 
@@ -216,7 +217,7 @@ void SimRunner::end_process(SimShim& shim, job::Exit exit) {
     for (const std::string& gpu : shim.spec.gpu_ids) leftovers_[gpu] = {shim.spec.id, timeline_.now() + upto(kLongestLeftover)};
   observer_.ended(shim);
   if (shim.lease) {
-    tell_froze(shim);
+    report_froze(shim);
     if (shim.lease->guard) shim.lease->guard->told(shim.attempt, false, shim.lease->held.until());
     step_lease(shim, [&](task::LeaseActions& out) { shim.lease->held.ended(boot_(), out); });
   }
@@ -227,10 +228,8 @@ void SimRunner::perform(const node::SignalTask& effect) {
   order(effect.id, [this, effect] {
     const auto it = shims_.find(effect.id);
     if (it == shims_.end() || !it->second.running) return;
-    if (effect.signal == SIGKILL)
-      end_process(it->second, death(SIGKILL));
-    else if (effect.signal == it->second.spec.stop_signal || effect.signal == SIGTERM)
-      stop_signal(it->second, effect);
+    if (effect.signal == SIGKILL) end_process(it->second, death(SIGKILL));
+    else if (effect.signal == it->second.spec.stop_signal || effect.signal == SIGTERM) stop_signal(it->second, effect);
   });
 }
 
@@ -254,10 +253,8 @@ void SimRunner::perform(const node::KillTask& effect) {
   order(effect.id, [this, effect] {
     const auto it = shims_.find(effect.id);
     if (it != shims_.end()) withdraw_start(it->second, "it was killed before its lease was granted");
-    if (lying_ && it != shims_.end() && it->second.running)
-      post_(node::AttemptExited{effect.id, it->second.attempt, death(SIGKILL)});
-    else
-      kill_process(effect.id, SIGKILL);
+    if (lying_ && it != shims_.end() && it->second.running) post_(node::AttemptExited{effect.id, it->second.attempt, death(SIGKILL)});
+    else kill_process(effect.id, SIGKILL);
   });
 }
 
@@ -268,10 +265,8 @@ void SimRunner::perform(const node::FreezeTask& effect) {
       post_(node::FreezeDone{effect.id, false, fail(ErrorCode::refused, "could not freeze " + effect.id.text() + ": nothing runs")});
       return;
     }
-    if (it->second.lease)
-      order_freeze(it->second, effect.freeze);
-    else
-      set_frozen(it->second, it->second.held = effect.freeze);
+    if (it->second.lease) order_freeze(it->second, effect.freeze);
+    else set_frozen(it->second, it->second.held = effect.freeze);
     post_(node::FreezeDone{effect.id, effect.freeze, {}});
   });
 }
@@ -301,7 +296,8 @@ void SimRunner::perform(const node::RemoveJobFiles& effect) {
   timeline_.after(upto(kSlowestRemoval), [this, effect, life = life_] {
     if (life != life_) return;
     if (effect.files != node::JobFiles::temporary) copies_.erase(effect.job);
-    if (effect.files == node::JobFiles::logs) std::erase_if(shims_, [&](const auto& entry) { return entry.first.job == effect.job && !entry.second.alive; });
+    if (effect.files == node::JobFiles::logs)
+      std::erase_if(shims_, [&](const auto& entry) { return entry.first.job == effect.job && !entry.second.alive; });
     post_(node::JobFilesRemoved{effect.job, {}});
   });
 }
@@ -337,7 +333,7 @@ void SimRunner::host_died() {
     shim.inbox.clear();
     if (shim.running) {
       end_process(shim, unknown_end("host went down"));
-      if (!shim.host_stops) shim.exit.reset();   // nobody was left to write the record
+      if (!shim.host_stops) shim.exit.reset();  // nobody was left to write the record
     }
     shim.alive = shim.host_stops = false;
     shim.deaf_in_life = life_;
@@ -393,7 +389,7 @@ void SimRunner::kill_shim(const AssignmentId& id) {
   if (it == shims_.end() || !it->second.alive) return;
   it->second.alive = it->second.stopped = false;
   it->second.inbox.clear();
-  post_(node::ShimGone{id, false});   // first, in the order of a real runner (runner.h)
+  post_(node::ShimGone{id, false});  // first, in the order of a real runner (runner.h)
   withdraw_start(it->second, "its shim died");
   it->second.lease.reset();
   end_process(it->second, unknown_end("shim died"));

@@ -39,27 +39,27 @@ struct SimLease {
 struct SimShim {
   task::ShimSpec spec;
   Script script;
-  bool alive = false;                  // the shim
-  AttemptNumber attempt = 0;           // highest ever started
-  bool running = false;                // its process
+  bool alive = false;         // the shim
+  AttemptNumber attempt = 0;  // highest ever started
+  bool running = false;       // its process
   std::int32_t pid = 0;
   WallTime started{};
   Instant started_at{};
-  std::optional<job::Exit> exit;       // of `attempt`
+  std::optional<job::Exit> exit;  // of `attempt`
   bool ready = false, frozen = false, hanging = false;
-  bool left = false;                   // it gave up because the task that it watches was away
-  bool host_stops = false;             // it was told that its host stops: its end is no fault, and it starts nothing any more
-  std::optional<job::Exit> main_ended; // its main process has ended; its children have their grace
+  bool left = false;                    // it gave up because the task that it watches was away
+  bool host_stops = false;              // it was told that its host stops: its end is no fault, and it starts nothing any more
+  std::optional<job::Exit> main_ended;  // its main process has ended; its children have their grace
   std::string status;
-  std::int64_t step = 0;               // of training
-  std::uint64_t run = 0;               // counts attempts and their ends: what was planned for an older one is void
-  std::uint64_t deaf_in_life = 0;      // once an order of a dead agent is lost, its later orders are lost too
-  Instant orders_until{};              // the last order given is executed then
+  std::int64_t step = 0;           // of training
+  std::uint64_t run = 0;           // counts attempts and their ends: what was planned for an older one is void
+  std::uint64_t deaf_in_life = 0;  // once an order of a dead agent is lost, its later orders are lost too
+  Instant orders_until{};          // the last order given is executed then
   std::vector<Timeline::Action> after_thaw;
-  std::optional<SimLease> lease;       // none: it runs without
-  bool held = false;                   // frozen by an order
-  bool stopped = false;                // the shim itself, by SIGSTOP
-  std::vector<Timeline::Action> inbox; // commands that arrived meanwhile
+  std::optional<SimLease> lease;        // none: it runs without
+  bool held = false;                    // frozen by an order
+  bool stopped = false;                 // the shim itself, by SIGSTOP
+  std::vector<Timeline::Action> inbox;  // commands that arrived meanwhile
 };
 
 class SimRunner {
@@ -67,11 +67,11 @@ class SimRunner {
   using Post = std::function<void(node::Event)>;
   // What the world wants to know about its processes, as it happens.
   struct Observer {
-    std::function<void(const SimShim&)> started = [](const SimShim&) {};   // an attempt's process
+    std::function<void(const SimShim&)> started = [](const SimShim&) {};  // an attempt's process
     std::function<void(const SimShim&)> thawed = [](const SimShim&) {};
     std::function<void(const SimShim&)> ended = [](const SimShim&) {};
-    std::function<void(const SimShim&, std::int64_t step, bool torn, bool rotten)> checkpoint =
-        [](const SimShim&, std::int64_t, bool, bool) {};
+    std::function<void(const SimShim&, std::int64_t step, bool torn, bool rotten)> checkpoint = [](const SimShim&, std::int64_t, bool,
+                                                                                                   bool) {};
   };
   SimRunner(Timeline& timeline, Rng rng, Post post, Observer observer)
       : timeline_(timeline), rng_(rng), post_(std::move(post)), observer_(std::move(observer)) {}
@@ -90,11 +90,11 @@ class SimRunner {
   void remove_directory(const AssignmentId& id) { shims_.erase(id); }
 
   std::vector<task::FoundShim> found() const;
-  void agent_started();                // found() was called; a freeze by lease is reported again, as an event
+  void agent_started();  // found() was called; a freeze by lease is reported again, as an event
   void agent_died();
-  void pause_agent(bool paused);       // its guards are stopped with it
-  void host_died();                    // every shim and task is gone, the directories stay
-  void lose_files();                   // and then these
+  void pause_agent(bool paused);  // its guards are stopped with it
+  void host_died();               // every shim and task is gone, the directories stay
+  void lose_files();              // and then these
   // The host is being stopped in order, without its agent: every task is asked to end, as `dtrain-hold end` does.
   void host_stops();
   // Tasks that watch others (Script::watches). `is_away`: the watched task has ended without success and does not run again.
@@ -110,14 +110,14 @@ class SimRunner {
   // Faults.
   void kill_process(const AssignmentId& id, std::int32_t signal);
   void kill_shim(const AssignmentId& id);
-  void stop_shim(const AssignmentId& id);      // SIGSTOP; its task runs on
+  void stop_shim(const AssignmentId& id);  // SIGSTOP; its task runs on
   void continue_shim(const AssignmentId& id);
-  void set_failing(bool failing) { failing_ = failing; }     // some stages and launches fail
+  void set_failing(bool failing) { failing_ = failing; }  // some stages and launches fail
   // Some tasks that end leave a process outside of all tasks, which holds their GPUs for a while.
   void set_leaving(bool leaving) { leaving_ = leaving; }
   // Breaks the promise of ShimGone: what was ended lives on for a while.
   void set_lying() { lying_ = true; }
-  void set_calm();                                           // from now on everything ends soon and well
+  void set_calm();  // from now on everything ends soon and well
 
   const std::map<AssignmentId, SimShim>& shims() const { return shims_; }
   struct Leftover {
@@ -148,7 +148,7 @@ class SimRunner {
   void withdraw_start(SimShim& shim, const char* why);
   void act(SimShim& shim, const task::LeaseActions& out);
   void guard_acts(SimShim& shim, const task::GuardActions& out);
-  void tell_froze(SimShim& shim);
+  void report_froze(SimShim& shim);
   void wake_lease(SimShim& shim);
   void schedule_lease(SimShim& shim);
   void schedule_guard(SimShim& shim);
@@ -171,11 +171,11 @@ class SimRunner {
   std::function<Instant()> boot_ = [this] { return timeline_.now(); };
   std::function<Instant(Instant)> to_world_ = [](Instant boot) { return boot; };
   std::map<AssignmentId, SimShim> shims_;
-  std::set<JobId> copies_;             // jobs that have a working copy here
+  std::set<JobId> copies_;  // jobs that have a working copy here
   std::uint64_t life_ = 1, host_deaths_ = 0;
   std::size_t live_ = 0;
   std::int32_t next_pid_ = 1000;
-  std::map<std::string, Leftover> leftovers_;   // by GPU, as the environment names it
+  std::map<std::string, Leftover> leftovers_;  // by GPU, as the environment names it
   bool failing_ = false, leaving_ = false, calm_ = false, lying_ = false;
   bool agent_paused_ = false;
 };

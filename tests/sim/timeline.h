@@ -16,11 +16,11 @@ class Timeline {
   using Action = std::function<void()>;
 
   Instant now() const { return now_; }
-  void at(Instant when, Action action);                       // an instant that has passed means now, after the actions that wait for now
+  void at(Instant when, Action action);  // an instant that has passed means now, after the actions that wait for now
   void after(Duration delay, Action action) { at(now_ + delay, std::move(action)); }
   Instant next() const { return heap_.empty() ? kNever : heap_.front().at; }
-  void advance_to(Instant when);                              // never backwards; runs nothing
-  void run_next();                                            // advances to next() and runs it
+  void advance_to(Instant when);  // never backwards; runs nothing
+  void run_next();                // advances to next() and runs it
   std::uint64_t done() const { return done_; }
 
  private:
@@ -40,8 +40,8 @@ class Timeline {
 class HostClock {
  public:
   Now read(Instant world) const {
-    return Now{Instant(world - boot_), WallTime(kEpoch + std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                             world.time_since_epoch()) + jump_)};
+    return Now{Instant(world - boot_),
+               WallTime(kEpoch + std::chrono::duration_cast<std::chrono::milliseconds>(world.time_since_epoch()) + jump_)};
   }
   Instant to_world(Instant boot) const {
     // kNever, and values that would overflow, stay kNever.

@@ -54,12 +54,10 @@ struct Walker {
       if (!value) walk(value.error());
     } else if constexpr (is_result<T>::value) {
       leaf.natural(value.has_value());
-      if (value)
-        walk(*value);
-      else
-        walk(value.error());
+      if (value) walk(*value);
+      else walk(value.error());
     } else {
-      const_cast<T&>(value).fields(*this);   // shared with the codec; only read here
+      const_cast<T&>(value).fields(*this);  // shared with the codec; only read here
     }
   }
 

@@ -19,7 +19,7 @@ class Trace {
   void at_host(std::size_t number) { host_ = number; }  // what comes next happens there
   void event(Instant at, const node::Event& event);
   void effect(Instant at, const node::Effect& effect);
-  void note(Instant at, std::string_view text);   // what the world did by itself: a fault, an end
+  void note(Instant at, std::string_view text);  // what the world did by itself: a fault, an end
   std::uint64_t hash() const { return hash_; }
   std::uint64_t events() const { return events_; }
   bool printing() const { return print_; }

@@ -106,7 +106,8 @@ TEST_F(SystemdUnit, ATasksEnvironmentIsItsOwn) {
   task::ShimSpec spec = shell("env | sort > env; exec sleep 1000000");
   spec.env["MINE"] = "1";
   run(spec);
-  ASSERT_TRUE(pump([&] { return file("env").find("\nPWD=") != std::string::npos || file("env").find("_=") != std::string::npos; })) << file("env");
+  ASSERT_TRUE(pump([&] { return file("env").find("\nPWD=") != std::string::npos || file("env").find("_=") != std::string::npos; }))
+      << file("env");
   for (const char* foreign : {"INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "LANG=", "LISTEN_"})
     EXPECT_EQ(file("env").find(foreign), std::string::npos) << file("env");
   EXPECT_NE(file("env").find("NOTIFY_SOCKET=" + world_->directory(id_)), std::string::npos) << file("env");
@@ -171,7 +172,7 @@ TEST_F(SystemdUnit, BeyondItsMemoryItEndsAndSaysWhy) {
 
 // Numbers of NVIDIA: no driver is behind them, which is told to whoever may open them; what is denied is denied before anybody looks.
 TEST_F(SystemdUnit, DevicesOfOthersAreClosed) {
-  const std::string node = "/var/tmp/dtrain-test-gpu";   // work directories may lie where device nodes are no such
+  const std::string node = "/var/tmp/dtrain-test-gpu";  // work directories may lie where device nodes are no such
   ::unlink(node.c_str());
   ASSERT_EQ(::mknod(node.c_str(), S_IFCHR | 0666, makedev(195, 1)), 0);
   for (const bool confined : {false, true}) {
@@ -201,8 +202,9 @@ TEST_F(SystemdUnit, WhatCannotBeConfinedIsSaid) {
 
 // A task may set its own CPUs within its set. Where there is no set it may leave them, and the agent says so.
 TEST_F(SystemdUnit, CpusAndNumaNodeAreBound) {
-  task::ShimSpec spec = shell("grep Cpus_allowed_list: /proc/self/status > before; taskset -cp 0,1 $$; "
-                              "grep Cpus_allowed_list: /proc/$$/status > after; exec sleep 1000000");
+  task::ShimSpec spec = shell(
+      "grep Cpus_allowed_list: /proc/self/status > before; taskset -cp 0,1 $$; "
+      "grep Cpus_allowed_list: /proc/$$/status > after; exec sleep 1000000");
   spec.cpus = {1};
   spec.numa_node = 0;
   run(spec);
@@ -232,7 +234,8 @@ TEST_F(SystemdUnit, AJournalThatDoesNotReadStopsNobody) {
     says("kill -" + signal + " $(systemctl show --value -p MainPID systemd-journald)");
   };
   constexpr std::uintmax_t kOutput = 40'000'000;
-  task::ShimSpec spec = shell("if [ $DTRAIN_ATTEMPT = 1 ]; then head -c " + std::to_string(kOutput) + " /dev/zero | tr '\\0' x; else echo afterwards; fi");
+  task::ShimSpec spec =
+      shell("if [ $DTRAIN_ATTEMPT = 1 ]; then head -c " + std::to_string(kOutput) + " /dev/zero | tr '\\0' x; else echo afterwards; fi");
   launch(spec);
   journald("STOP");
   world_->runner().start(id_, 1);
@@ -341,7 +344,7 @@ TEST_F(SystemdUnit, OneThatComesTooLateTakesNothingFromItsSuccessor) {
     return false;
   };
   const AssignmentId other{21, 1, {"worker", 0}};
-  world_->runner().launch(world_->command(other, {"sleep", "1000000"}));   // so that there is a connection
+  world_->runner().launch(world_->command(other, {"sleep", "1000000"}));  // so that there is a connection
   ASSERT_TRUE(pump([&] { return last<node::ShimUp>() != nullptr; }));
   events_.clear();
   bus("STOP");
@@ -364,7 +367,7 @@ TEST_F(SystemdUnit, OneThatComesTooLateTakesNothingFromItsSuccessor) {
 TEST_F(SystemdUnit, WithoutAnAgentAndWithANewOneItRests) {
   const std::int32_t pid = run(shell("exec sleep 1000000"));
   ASSERT_GT(pid, 0);
-  const auto cpu = [this] {   // nanoseconds of the shim's
+  const auto cpu = [this] {  // nanoseconds of the shim's
     return std::stoll(says("cut -d' ' -f1 /proc/" + property("MainPID") + "/schedstat"));
   };
   const auto used = [&] {

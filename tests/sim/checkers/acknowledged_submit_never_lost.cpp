@@ -52,8 +52,6 @@ class AcknowledgedSubmitNeverLost final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world) {
-  return std::make_unique<AcknowledgedSubmitNeverLost>(world);
-}
+std::unique_ptr<Checker> acknowledged_submit_never_lost(WorldView& world) { return std::make_unique<AcknowledgedSubmitNeverLost>(world); }
 
 }  // namespace dtrain::sim

@@ -8,12 +8,11 @@
 // and jobs that were there when a host was drained: to move costs nothing. So does making room for others: each time widens the bound.
 // A host where a task cannot begin costs its job a new placement and no restart, though others of its generation run: each widens it, too
 // (one host, seed 2044).
-// The loss of a host that was stopped, or whose agent had ended, costs nothing: it widens the bound of the jobs that it had tasks of. So does
-// each failure from 60 s before to 60 s after the loss of a host, or after an end with a host, which the ledger may hear of much later: it
-// is taken to be a consequence.
-// What ends with a host that is stopped, or gives up since another task is away, may count in nothing: consequences_cost_nothing judges it.
-// And those with a task that was frozen for want of a lease, or whose host was away, so that it may have been taken for frozen: nothing is
-// counted meanwhile.
+// The loss of a host that was stopped, or whose agent had ended, costs nothing: it widens the bound of the jobs that it had tasks of. So
+// does each failure from 60 s before to 60 s after the loss of a host, or after an end with a host, which the ledger may hear of much
+// later: it is taken to be a consequence. What ends with a host that is stopped, or gives up since another task is away, may count in
+// nothing: consequences_cost_nothing judges it. And those with a task that was frozen for want of a lease, or whose host was away, so that
+// it may have been taken for frozen: nothing is counted meanwhile.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -67,8 +66,8 @@ class BudgetsRespected final : public Checker {
     const auto& policy = spec->policy;
     if (policy.backoff_limit && job.restarts + job.recoveries > *policy.backoff_limit + slack &&
         job.restarts + job.recoveries > *policy.backoff_limit + slack + preemptions(id.job))
-      return violation("restart " + std::to_string(job.restarts + job.recoveries) + " of job " + std::to_string(id.job) +
-                       " begins with " + id.text() + ", backoffLimit is " + std::to_string(*policy.backoff_limit));
+      return violation("restart " + std::to_string(job.restarts + job.recoveries) + " of job " + std::to_string(id.job) + " begins with " +
+                       id.text() + ", backoffLimit is " + std::to_string(*policy.backoff_limit));
     const std::uint32_t failures = job.failures[id.task];
     // Failures between the decision that a job makes room and its stop signal count nowhere (seed 2175).
     if (policy.failure_threshold.count != 0 && failures >= policy.failure_threshold.count + slack &&
@@ -186,15 +185,15 @@ class BudgetsRespected final : public Checker {
     Generation generation = 0;
     std::map<TaskId, std::uint32_t> failures;
     std::map<TaskId, Failure> last_failure;
-    std::vector<Instant> failed_at;    // of the failures that still count
-    Instant disturbed_until{};         // failures until then may be consequences
-    std::set<std::size_t> leased_on;   // hosts, of tasks that are over as well: a host that is cut off cannot tell that they are
+    std::vector<Instant> failed_at;   // of the failures that still count
+    Instant disturbed_until{};        // failures until then may be consequences
+    std::set<std::size_t> leased_on;  // hosts, of tasks that are over as well: a host that is cut off cannot tell that they are
     Instant last_end{}, last_start{};
     bool begun_elsewhere = false, stood_still = false;
   };
   AttemptLedger attempts_;
   std::map<JobId, Counts> jobs_;
-  std::set<std::pair<NodeId, std::uint64_t>> losses_;   // the losses that are counted
+  std::set<std::pair<NodeId, std::uint64_t>> losses_;  // the losses that are counted
 };
 
 }  // namespace

@@ -59,8 +59,7 @@ class CompletedTaskNeverRerun final : public Checker {
     if (spec == nullptr || superseded(shim)) return;
     const auto role = spec->roles.find(id.task.role);
     if (role == spec->roles.end() || role->second.restart_policy == job::RestartPolicy::always) return;
-    completed_.try_emplace({id.job, id.task},
-                           Completion{id.generation, shim.attempt, world_.now(), false, false, world_.host_of(shim)});
+    completed_.try_emplace({id.job, id.task}, Completion{id.generation, shim.attempt, world_.now(), false, false, world_.host_of(shim)});
   }
 
  private:
@@ -89,8 +88,7 @@ class CompletedTaskNeverRerun final : public Checker {
   // The task's host was away before it could report the end, and the task was begun elsewhere, or on that host again once
   // the host was lost (seeds 353 and 704): no agent died since, or it was away for longer than a killed agent is.
   bool unheard_of(const Completion& done, const SimShim& shim) const {
-    if (world_.alone() || (world_.host_of(shim) == done.host && !done.agent_lives && world_.now() - done.at < kLost))
-      return false;
+    if (world_.alone() || (world_.host_of(shim) == done.host && !done.agent_lives && world_.now() - done.at < kLost)) return false;
     const HostView& host = world_.host_view(done.host);
     return host.node() == nullptr || host.undisturbed_since() > done.at - world_.takes_effect();
   }

@@ -3,9 +3,9 @@
 // or lost, from 60 s before to 60 s after the ledger heard of that. Until then what was counted may yet be given back, but the job is not
 // failed for it.
 //
-// A loss of a host may cost a restart of each task that it had, but for one whose agent was stopped or had ended. A host that came back, and vanished again before it could tell what had
-// ended with it, is not yet suspected for some seconds: whoever fails a job then did not know better (five hosts, seed 126). Only jobs are
-// judged whose tasks watch another one.
+// A loss of a host may cost a restart of each task that it had, but for one whose agent was stopped or had ended. A host that came back,
+// and vanished again before it could tell what had ended with it, is not yet suspected for some seconds: whoever fails a job then did not
+// know better (five hosts, seed 126). Only jobs are judged whose tasks watch another one.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -50,20 +50,16 @@ class ConsequencesCostNothing final : public LedgerChecker {
     End end{id, shim.attempt, world_.now()};
     end.host = world_.host_of(shim);
     const bool again = job::may_restart(policy, *shim.exit);
-    if (shim.exit->with_host)
-      end.why = again ? Why::with_host : Why::own;
-    else if (shim.exit->unknown && shim.exit->cause == "host went down")
-      end.why = Why::crash;
-    else if (!attempts_.own_end(shim) && shim.script.hang == 0)
-      return;  // asked for; or by its watchdog
-    else if (shim.left && again)
-      end.why = Why::gave_up;
+    if (shim.exit->with_host) end.why = again ? Why::with_host : Why::own;
+    else if (shim.exit->unknown && shim.exit->cause == "host went down") end.why = Why::crash;
+    else if (!attempts_.own_end(shim) && shim.script.hang == 0) return;  // asked for; or by its watchdog
+    else if (shim.left && again) end.why = Why::gave_up;
     if (end.why == Why::gave_up) end.cause = job.newest_of(id.generation, shim.script.watches);
     job.ends.push_back(std::move(end));
   }
 
  private:
-  static constexpr Duration kSurely = 50s;   // of the 60: reports take their time
+  static constexpr Duration kSurely = 50s;  // of the 60: reports take their time
   static constexpr Duration kSoonAgain = 8s;
   static constexpr std::size_t kNone = ~std::size_t{0};
   enum class Why : unsigned char { own, with_host, crash, gave_up };
@@ -73,8 +69,8 @@ class ConsequencesCostNothing final : public LedgerChecker {
     Instant at{};
     std::size_t host = 0;
     Why why = Why::own;
-    std::size_t cause = kNone;   // of one that gave up: the end of the task that it watches
-    Instant heard = kNever;      // by the ledger: that it ended with its host, or that this was lost
+    std::size_t cause = kNone;  // of one that gave up: the end of the task that it watches
+    Instant heard = kNever;     // by the ledger: that it ended with its host, or that this was lost
     bool lost = false;
   };
   struct Job {
@@ -125,7 +121,7 @@ class ConsequencesCostNothing final : public LedgerChecker {
 
   bool costs_nothing(const Job& job, const End& end, bool once_heard) const {
     if (end.why == Why::with_host) return true;
-    if (end.why == Why::crash) return end.lost;   // the loss costs
+    if (end.why == Why::crash) return end.lost;  // the loss costs
     if (end.why == Why::own || end.cause == kNone) return false;
     const End& cause = job.ends[end.cause];
     if (cause.why == Why::own || cause.why == Why::gave_up || (cause.why == Why::crash && !cause.lost)) return false;
@@ -156,7 +152,7 @@ class ConsequencesCostNothing final : public LedgerChecker {
 
   AttemptLedger attempts_;
   std::map<JobId, Job> jobs_;
-  std::map<std::string, Instant> started_;   // by host: its agent, last
+  std::map<std::string, Instant> started_;  // by host: its agent, last
 };
 
 }  // namespace

@@ -56,7 +56,7 @@ class CopiesEqual final : public Checker {
     if (index == 0) violation("nobody has a copy of the ledger");
   }
 
-  const std::uint64_t every_;   // entries
+  const std::uint64_t every_;  // entries
   std::map<std::uint64_t, std::size_t> prints_;
   std::map<std::size_t, std::uint64_t> last_;
 };

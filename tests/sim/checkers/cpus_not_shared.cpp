@@ -31,8 +31,6 @@ class CpusNotShared final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> cpus_not_shared(WorldView& world, std::size_t host) {
-  return std::make_unique<CpusNotShared>(world, host);
-}
+std::unique_ptr<Checker> cpus_not_shared(WorldView& world, std::size_t host) { return std::make_unique<CpusNotShared>(world, host); }
 
 }  // namespace dtrain::sim

@@ -19,8 +19,8 @@ class DrainedGetsNothing final : public LedgerChecker {
   // A placement of a task: begins when the task gets the place, ends with its end there.
   using Place = std::tuple<JobId, Generation, TaskId, AttemptNumber>;
   struct Drained {
-    std::uint64_t drain = 0;   // index of the entry by which it began
-    std::set<Place> there;     // at the last look
+    std::uint64_t drain = 0;  // index of the entry by which it began
+    std::set<Place> there;    // at the last look
   };
 
   void forget() override { before_.clear(); }
@@ -39,7 +39,7 @@ class DrainedGetsNothing final : public LedgerChecker {
       }
     for (const auto& [id, drained] : now) {
       const auto before = before_.find(id);
-      if (before == before_.end() || before->second.drain != drained.drain) continue;   // drained since the last look
+      if (before == before_.end() || before->second.drain != drained.drain) continue;  // drained since the last look
       for (const Place& place : drained.there)
         if (!before->second.there.contains(place))
           return violation("job " + std::to_string(std::get<0>(place)) + " got a place for " + std::get<2>(place).text() +

@@ -130,9 +130,7 @@ class EveryJobProgresses final : public Checker {
     const job::JobSpec* spec = world_.book().spec_of(id);
     if (spec == nullptr || !spec->checkpoint || spec->checkpoint->restore != "auto") return false;
     const cluster::JobRecord* job = world_.ledger().find(id);
-    const auto stale = [&](const SimCheckpoint& c) {
-      return job != nullptr && job->is_stale(c.job == id ? c.generation : 0, c.info.step);
-    };
+    const auto stale = [&](const SimCheckpoint& c) { return job != nullptr && job->is_stale(c.job == id ? c.generation : 0, c.info.step); };
     for (std::size_t i = 0; i < world_.hosts(); ++i)
       for (const SimCheckpoint& c : world_.checkpoints(i).in(spec->checkpoint->dir))
         if (c.good && !stale(c)) return false;

@@ -19,10 +19,8 @@ class FrozenCostsNothing final : public LedgerChecker {
   void on_event(const node::Event& event) override {
     const auto* froze = std::get_if<node::LeaseFroze>(&event);
     if (froze == nullptr) return;
-    if (froze->frozen)
-      frozen_.try_emplace(froze->id, world_.now());
-    else
-      frozen_.erase(froze->id);
+    if (froze->frozen) frozen_.try_emplace(froze->id, world_.now());
+    else frozen_.erase(froze->id);
   }
   void process_started(const SimShim& shim) override { attempts_.started(shim); }
 

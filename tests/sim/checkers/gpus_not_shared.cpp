@@ -29,8 +29,6 @@ class GpusNotShared final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host) {
-  return std::make_unique<GpusNotShared>(world, host);
-}
+std::unique_ptr<Checker> gpus_not_shared(WorldView& world, std::size_t host) { return std::make_unique<GpusNotShared>(world, host); }
 
 }  // namespace dtrain::sim

@@ -18,8 +18,6 @@ class GpusReclaimed final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> gpus_reclaimed(WorldView& world, std::size_t host) {
-  return std::make_unique<GpusReclaimed>(world, host);
-}
+std::unique_ptr<Checker> gpus_reclaimed(WorldView& world, std::size_t host) { return std::make_unique<GpusReclaimed>(world, host); }
 
 }  // namespace dtrain::sim

@@ -1,5 +1,5 @@
-// Where hosts have a prolog and an epilog: no task of a job starts on a host before the job's prolog ended there with 0, since the host's boot
-// and since its last epilog there; no epilog begins while anything of its job runs there; of a job never two run at a time.
+// Where hosts have a prolog and an epilog: no task of a job starts on a host before the job's prolog ended there with 0, since the host's
+// boot and since its last epilog there; no epilog begins while anything of its job runs there; of a job never two run at a time.
 #include <map>
 #include <set>
 
@@ -38,7 +38,8 @@ class HooksAroundTasks final : public HostChecker {
       if (id.job == begun.job && shim.running) return violation(what + " began while " + id.text() + " ran");
   }
   void process_started(const SimShim& shim) override {
-    if (world_.host_hooks() && !prepared_.contains(shim.spec.id.job)) violation(shim.spec.id.text() + " started, and its prolog had not ended with 0");
+    if (world_.host_hooks() && !prepared_.contains(shim.spec.id.job))
+      violation(shim.spec.id.text() + " started, and its prolog had not ended with 0");
   }
   void agent_dies() override { running_.clear(); }
 
@@ -54,8 +55,6 @@ class HooksAroundTasks final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> hooks_around_tasks(WorldView& world, std::size_t host) {
-  return std::make_unique<HooksAroundTasks>(world, host);
-}
+std::unique_ptr<Checker> hooks_around_tasks(WorldView& world, std::size_t host) { return std::make_unique<HooksAroundTasks>(world, host); }
 
 }  // namespace dtrain::sim

@@ -69,10 +69,8 @@ class LedgerLinearisable final : public Checker {
     const auto asked = asked_.find(sent.number);
     if (asked == asked_.end()) return;
     look(sent, asked->second);
-    if (message.type == MessageType::error)
-      judge_refusal(sent, asked->second, message);
-    else
-      judge_acknowledged(sent, asked->second, message);
+    if (message.type == MessageType::error) judge_refusal(sent, asked->second, message);
+    else judge_acknowledged(sent, asked->second, message);
     asked_.erase(asked);
   }
 
@@ -87,10 +85,10 @@ class LedgerLinearisable final : public Checker {
 
  private:
   struct Asked {
-    std::uint64_t index = 0;                   // the newest entry at that time
-    std::map<JobId, std::uint32_t> restarts;   // of the jobs of that name at that time
-    std::set<JobId> jobs;                      // submit: of that file, at any instant since
-    bool skipped = false;                      // entries were applied in one step: not every instant was looked at
+    std::uint64_t index = 0;                  // the newest entry at that time
+    std::map<JobId, std::uint32_t> restarts;  // of the jobs of that name at that time
+    std::set<JobId> jobs;                     // submit: of that file, at any instant since
+    bool skipped = false;                     // entries were applied in one step: not every instant was looked at
     // the job of that name in the agent's own copy, where names are looked up; 0: none, or it has gone since
     JobId own = 0;
     bool done = false, name_taken = false, refusable = false;
@@ -174,8 +172,7 @@ class LedgerLinearisable final : public Checker {
                        ", which was there at no instant since (entry " + std::to_string(index_) + " is the newest)");
     // Not its own entry: then the file was sent before.
     if (reply->id % cluster::kJobsOfHistory <= asked.index && submitted_.at(sent.tag).size() == 1)
-      violation(words(sent) + " was acknowledged as job " + std::to_string(reply->id) +
-                ", which was there before anybody sent that file");
+      violation(words(sent) + " was acknowledged as job " + std::to_string(reply->id) + ", which was there before anybody sent that file");
   }
 
   void judge_refusal(const SentRequest& sent, const Asked& asked, const wire::Message& message) {
@@ -268,12 +265,12 @@ class LedgerLinearisable final : public Checker {
     return std::string(kVerbs[static_cast<std::size_t>(sent.action.action)]) + " " + sent.action.job;
   }
 
-  bool undone_ = false;                                        // ever
-  std::uint64_t index_ = 0;                                    // index of the newest state that was checked
-  std::vector<std::optional<std::vector<Row>>> after_;         // the list of jobs before each entry; none: the world did not stop there
-  std::map<std::uint64_t, Asked> asked_;                       // by SentRequest::number
-  std::map<std::uint64_t, std::set<std::uint64_t>> submitted_; // which requests sent that file
-  std::map<std::string, std::uint32_t> scaled_;                // the largest number of tasks asked for, by job and role
+  bool undone_ = false;                                         // ever
+  std::uint64_t index_ = 0;                                     // index of the newest state that was checked
+  std::vector<std::optional<std::vector<Row>>> after_;          // the list of jobs before each entry; none: the world did not stop there
+  std::map<std::uint64_t, Asked> asked_;                        // by SentRequest::number
+  std::map<std::uint64_t, std::set<std::uint64_t>> submitted_;  // which requests sent that file
+  std::map<std::string, std::uint32_t> scaled_;                 // the largest number of tasks asked for, by job and role
   std::map<std::size_t, std::pair<std::uint64_t, std::uint64_t>> answered_;  // by host: life, newest entry
 };
 

@@ -5,7 +5,7 @@
 namespace dtrain::sim {
 namespace {
 
-constexpr Duration kSlack = 6s;   // on top of the grace period: commits, orders, removal of files
+constexpr Duration kSlack = 6s;  // on top of the grace period: commits, orders, removal of files
 
 class NoOrphan final : public HostChecker {
  public:
@@ -28,8 +28,7 @@ class NoOrphan final : public HostChecker {
       if (!shim.running && !shim.alive) continue;
       const KnownJob* job = world_.book().find(id.job);
       if (world_.ledger().find(id.job) == nullptr && (job == nullptr || job->gone)) {
-        if (overdue(shim.started_at, slack + 10s))
-          return violation(id.text() + " lives although its job is not known to the agent");
+        if (overdue(shim.started_at, slack + 10s)) return violation(id.text() + " lives although its job is not known to the agent");
         continue;
       }
       if (!shim.running || !must_end(*job)) continue;
@@ -66,8 +65,6 @@ class NoOrphan final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host) {
-  return std::make_unique<NoOrphan>(world, host);
-}
+std::unique_ptr<Checker> no_orphan(WorldView& world, std::size_t host) { return std::make_unique<NoOrphan>(world, host); }
 
 }  // namespace dtrain::sim

@@ -45,8 +45,6 @@ class PortsNotReused final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host) {
-  return std::make_unique<PortsNotReused>(world, host);
-}
+std::unique_ptr<Checker> ports_not_reused(WorldView& world, std::size_t host) { return std::make_unique<PortsNotReused>(world, host); }
 
 }  // namespace dtrain::sim

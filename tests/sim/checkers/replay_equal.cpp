@@ -39,8 +39,6 @@ class ReplayEqual final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> replay_equal(WorldView& world, std::size_t host) {
-  return std::make_unique<ReplayEqual>(world, host);
-}
+std::unique_ptr<Checker> replay_equal(WorldView& world, std::size_t host) { return std::make_unique<ReplayEqual>(world, host); }
 
 }  // namespace dtrain::sim

@@ -15,10 +15,8 @@ class RestartsWaitForTheFrozen final : public HostChecker {
 
   void on_event(const node::Event& event) override {
     if (const auto* froze = std::get_if<node::LeaseFroze>(&event)) {
-      if (froze->frozen)
-        frozen_.insert(froze->id);
-      else
-        frozen_.erase(froze->id);
+      if (froze->frozen) frozen_.insert(froze->id);
+      else frozen_.erase(froze->id);
     }
     // A start that was ordered and has not begun because its host was lost meanwhile still happens (three hosts, seed 3198).
     if (const auto* began = std::get_if<node::AttemptStarted>(&event)) started_.insert(began->id);
@@ -28,10 +26,8 @@ class RestartsWaitForTheFrozen final : public HostChecker {
 
   void on_effect(const node::Effect& effect) override {
     if (const auto* freeze = std::get_if<node::FreezeTask>(&effect)) {
-      if (freeze->freeze)
-        held_.insert(freeze->id);
-      else
-        held_.erase(freeze->id);
+      if (freeze->freeze) held_.insert(freeze->id);
+      else held_.erase(freeze->id);
     }
     const auto* start = std::get_if<node::StartAttempt>(&effect);
     if (start == nullptr || !started_.contains(start->id)) return;
@@ -40,7 +36,7 @@ class RestartsWaitForTheFrozen final : public HostChecker {
         return violation(host().name() + " restarts " + start->id.text() + " while " + other.text() + " is frozen there");
   }
 
-  void agent_dies() override { frozen_.clear(); }   // the next life is told anew
+  void agent_dies() override { frozen_.clear(); }  // the next life is told anew
 
  private:
   void ended(const AssignmentId& id) {

@@ -61,13 +61,13 @@ class RestoreChoice final : public Checker {
  private:
   struct History {
     Generation generation = 0;
-    std::string path;                              // restored last
-    std::uint32_t fruitless = 0;                   // generations in a row that restored it
-    std::map<Generation, std::int64_t> restored;   // the step restored; -1: from scratch
-    std::map<Generation, Instant> decided;         // when that was decided
-    std::set<std::size_t> hosts, hosts_before;     // where one of the generation began; of the one before
-    Instant began{};                               // the newest generation
-    Instant last_start{};                          // of any process
+    std::string path;                             // restored last
+    std::uint32_t fruitless = 0;                  // generations in a row that restored it
+    std::map<Generation, std::int64_t> restored;  // the step restored; -1: from scratch
+    std::map<Generation, Instant> decided;        // when that was decided
+    std::set<std::size_t> hosts, hosts_before;    // where one of the generation began; of the one before
+    Instant began{};                              // the newest generation
+    Instant last_start{};                         // of any process
   };
 
   void is_here(const AssignmentId& id, std::size_t host, const std::string& path, const job::JobSpec& spec, const History& job) {
@@ -138,7 +138,7 @@ class RestoreChoice final : public Checker {
   // Written by a generation beyond the point where a later one restored. In a directory that hosts share nobody can tell who wrote
   // what appears after that was decided: a stateless task on a host that is cut off may (three hosts, seeds 725, 16860).
   bool stale(const SimCheckpoint& c, JobId id, const History& job) const {
-    if (c.job != id) return false;   // another job's, from before
+    if (c.job != id) return false;  // another job's, from before
     for (auto it = job.restored.upper_bound(c.generation); it != job.restored.end(); ++it)
       if (it->second < c.info.step) return !shared(c.info.path) || c.written < job.decided.at(it->first);
     return false;
@@ -175,7 +175,7 @@ class RestoreChoice final : public Checker {
 
   struct Decision {
     Instant at{};
-    Instant last_start{};   // until then: a host that is cut off may start one of the generation before later (three hosts, seed 359)
+    Instant last_start{};  // until then: a host that is cut off may start one of the generation before later (three hosts, seed 359)
     std::vector<cluster::CheckpointRecord> known;  // the checkpoints known while a host was disturbed
   };
   std::map<JobId, Decision> decided_;  // the newest, or what a host with its tasks looked for since

@@ -22,24 +22,25 @@ class SingleCompletion final : public HostChecker {
     for (const auto& [key, open] : waiting_)
       if (open.since < long_ago) return violation(key.text() + " was never completed");
     for (const auto& [connection, request] : requests_)
-      if (!SimClient::streams(request.type) && request.since < long_ago) return violation("request " + std::to_string(request.number) + " of connection " +
-                                                              std::to_string(connection) + " was never answered");
+      if (!SimClient::streams(request.type) && request.since < long_ago)
+        return violation("request " + std::to_string(request.number) + " of connection " + std::to_string(connection) +
+                         " was never answered");
   }
 
  private:
   enum class Kind : unsigned char { persist, stage, launch, start, freeze, end, remove, scan, verify, quarantine, hook, examination, look };
   struct Key {
     Kind kind;
-    std::uint64_t number = 0;   // ticket, token, job, attempt
+    std::uint64_t number = 0;  // ticket, token, job, attempt
     AssignmentId id{};
     auto operator<=>(const Key&) const = default;
     std::string text() const {
-      static constexpr const char* kWords[] = {"commit", "staging", "launch", "start", "freeze", "end", "removal", "scan",
-                                               "verification", "quarantine", "hook", "examination", "look at GPUs"};
+      static constexpr const char* kWords[] = {"commit", "staging",      "launch",     "start", "freeze",      "end",         "removal",
+                                               "scan",   "verification", "quarantine", "hook",  "examination", "look at GPUs"};
       return std::string(kWords[static_cast<std::size_t>(kind)]) + " " + std::to_string(number) + (id.job != 0 ? " of " + id.text() : "");
     }
   };
-  static constexpr Duration kSlowest = 5s;   // nothing takes longer in the calm at the end
+  static constexpr Duration kSlowest = 5s;  // nothing takes longer in the calm at the end
   struct Open {
     std::uint32_t count = 0;
     Instant since{};
@@ -77,8 +78,8 @@ class SingleCompletion final : public HostChecker {
   void begin(const node::Reply& e) {
     const auto it = requests_.find(e.connection);
     if (it == requests_.end()) return violation("a reply goes to connection " + std::to_string(e.connection) + ", which waits for none");
-    if (it->second.number != e.request) return violation("a reply answers request " + std::to_string(e.request) + ", asked was " +
-                                                         std::to_string(it->second.number));
+    if (it->second.number != e.request)
+      return violation("a reply answers request " + std::to_string(e.request) + ", asked was " + std::to_string(it->second.number));
     if (e.last) requests_.erase(it);
   }
   template <class T>
@@ -121,8 +122,6 @@ class SingleCompletion final : public HostChecker {
 
 }  // namespace
 
-std::unique_ptr<Checker> single_completion(WorldView& world, std::size_t host) {
-  return std::make_unique<SingleCompletion>(world, host);
-}
+std::unique_ptr<Checker> single_completion(WorldView& world, std::size_t host) { return std::make_unique<SingleCompletion>(world, host); }
 
 }  // namespace dtrain::sim

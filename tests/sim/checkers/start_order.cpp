@@ -36,7 +36,8 @@ class StartOrder final : public Checker {
 
   void process_ended(const SimShim& shim) override {
     // With several hosts, the order to end the task may have gone to a host from which the task was taken.
-    if (shim.exit && shim.exit->success() && (attempts_.own_end(shim) || !world_.alone())) succeeded_.insert({shim.spec.id.job, shim.spec.id.task});
+    if (shim.exit && shim.exit->success() && (attempts_.own_end(shim) || !world_.alone()))
+      succeeded_.insert({shim.spec.id.job, shim.spec.id.task});
   }
 
  private:

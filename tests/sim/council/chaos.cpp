@@ -15,15 +15,13 @@ constexpr Duration kLookAgain = 20ms;
 constexpr Duration kLongestStall = 800ms;
 
 bool starts_once(Fault fault) {
-  return fault == Fault::loss || fault == Fault::duplicate || fault == Fault::delay ||
-         fault == Fault::clock_drift || fault == Fault::resize || fault == Fault::hasty_resize ||
-         fault == Fault::gone || fault == Fault::stall;
+  return fault == Fault::loss || fault == Fault::duplicate || fault == Fault::delay || fault == Fault::clock_drift ||
+         fault == Fault::resize || fault == Fault::hasty_resize || fault == Fault::gone || fault == Fault::stall;
 }
 
 // The rarer ones: each costs a member, or everything stands still for a while.
 bool seldom(Fault fault) {
-  return fault == Fault::outage || fault == Fault::lost_disk || fault == Fault::recover_quorum ||
-         fault == Fault::isolate;
+  return fault == Fault::outage || fault == Fault::lost_disk || fault == Fault::recover_quorum || fault == Fault::isolate;
 }
 
 }  // namespace
@@ -34,7 +32,8 @@ Chaos::Chaos(CouncilWorld& world, Operator& the_operator, const FaultSet& permit
     const auto fault = static_cast<Fault>(i);
     // What came later is drawn from a copy: all else of a seed stays as it is.
     Rng copy = rng_;
-    const bool drawn = (fault == Fault::new_state ? copy : rng_).below(6) < (fault == Fault::recover_quorum || fault == Fault::outage ? 1 : 2);
+    const bool drawn =
+        (fault == Fault::new_state ? copy : rng_).below(6) < (fault == Fault::recover_quorum || fault == Fault::outage ? 1 : 2);
     active_.set(fault, permitted.has(fault) && (drawn || !permitted.is_all()));
   }
 }
@@ -44,10 +43,8 @@ void Chaos::begin() {
     const auto fault = static_cast<Fault>(i);
     if (!active_.has(fault)) continue;
     mean_[i] = seldom(fault) ? between(8s, 30s) : between(1s, 8s);
-    if (starts_once(fault))
-      lasting(fault);
-    else
-      next(fault);
+    if (starts_once(fault)) lasting(fault);
+    else next(fault);
   }
 }
 
@@ -102,8 +99,7 @@ void Chaos::told_gone(Slot gone) {
   for (Slot slot = 0; slot < world_.slots(); ++slot) {
     if (slot == gone || !world_.linked(slot, gone) || !rng_.chance(5, 6)) continue;
     world_.after(upto(15ms), [this, slot, gone, id] {
-      if (!over_ && !world_.truth(gone).runs && world_.truth(gone).id == id)
-        world_.tell(slot, raft::LeaderGone{id});
+      if (!over_ && !world_.truth(gone).runs && world_.truth(gone).id == id) world_.tell(slot, raft::LeaderGone{id});
     });
   }
 }
@@ -137,9 +133,7 @@ void Chaos::cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest) 
   });
 }
 
-void Chaos::partition() {
-  cut_for(links_across(rng_.next(), world_.slots()), 8s);
-}
+void Chaos::partition() { cut_for(links_across(rng_.next(), world_.slots()), 8s); }
 
 void Chaos::isolate() {
   const auto one = someone();
@@ -153,10 +147,8 @@ void Chaos::one_way() {
   std::vector<std::pair<Slot, Slot>> links;
   for (Slot other = 0; other < world_.slots(); ++other) {
     if (other == *one || rng_.chance(1, 3)) continue;
-    if (mute)
-      links.emplace_back(*one, other);
-    else
-      links.emplace_back(other, *one);
+    if (mute) links.emplace_back(*one, other);
+    else links.emplace_back(other, *one);
   }
   cut_for(std::move(links), 8s);
 }
@@ -259,8 +251,7 @@ void Chaos::come_back_one_by_one() {
   world_.after(kLookAgain, [this] {
     if (over_ || away_.empty()) return;
     bool together = true;
-    for (Slot slot = 0; slot < world_.slots(); ++slot)
-      together = together && !(world_.truth(slot).runs && world_.truth(slot).superseded);
+    for (Slot slot = 0; slot < world_.slots(); ++slot) together = together && !(world_.truth(slot).runs && world_.truth(slot).superseded);
     if (together && world_.truth(away_.back()).superseded) {
       world_.start(away_.back());
       away_.pop_back();
@@ -277,8 +268,8 @@ void Chaos::strike_while_one_catches_up(Slot survivor, Instant until) {
     const raft::Raft* leads = world_.core(survivor);
     for (Slot slot = 0; leads && !quiet() && slot < world_.slots(); ++slot) {
       const raft::Raft* other = world_.core(slot);
-      if (!other || slot == survivor || other->history() != leads->history() || other->history().number < 2 ||
-          other->last_index() == 0 || other->last_index() >= leads->last_index() || !rng_.chance(1, 4))
+      if (!other || slot == survivor || other->history() != leads->history() || other->history().number < 2 || other->last_index() == 0 ||
+          other->last_index() >= leads->last_index() || !rng_.chance(1, 4))
         continue;
       return crash(survivor, between(1s, 6s));
     }
@@ -298,13 +289,9 @@ void Chaos::strike(Fault fault) {
         if (!quiet() && world_.truth(slot).runs) crash(slot, back_after);
       });
     }
-    case Fault::outage:
-      return outage();
-    case Fault::reboot:
-      world_.reboot(*one);
-      return come_back(*one, between(1s, 6s));
-    case Fault::pause:
-      return world_.pause(*one, rng_.chance(1, 2) ? between(10ms, 1s) : between(1s, 6s));
+    case Fault::outage: return outage();
+    case Fault::reboot: world_.reboot(*one); return come_back(*one, between(1s, 6s));
+    case Fault::pause: return world_.pause(*one, rng_.chance(1, 2) ? between(10ms, 1s) : between(1s, 6s));
     case Fault::new_state: {
       const auto leads = leader();
       if (!leads || *leads == *one) return;
@@ -316,12 +303,9 @@ void Chaos::strike(Fault fault) {
         });
       return;
     }
-    case Fault::partition:
-      return partition();
-    case Fault::isolate:
-      return isolate();
-    case Fault::one_way:
-      return one_way();
+    case Fault::partition: return partition();
+    case Fault::isolate: return isolate();
+    case Fault::one_way: return one_way();
     case Fault::slow_disk: {
       const Slot slot = *one;
       world_.slow_disk(slot, 300ms);
@@ -345,15 +329,12 @@ void Chaos::strike(Fault fault) {
         });
       });
     }
-    case Fault::lost_disk:
-      return lose_disk();
-    case Fault::old_disk:
-      return old_disk();
+    case Fault::lost_disk: return lose_disk();
+    case Fault::old_disk: return old_disk();
     case Fault::transfer:
       if (const auto from = leader()) {
         const auto& voters = world_.core(*from)->configuration().voters;
-        world_.tell(*from,
-                    raft::TransferAsked{rng_.chance(1, 4) ? MemberId{} : voters[rng_.below(voters.size())]});
+        world_.tell(*from, raft::TransferAsked{rng_.chance(1, 4) ? MemberId{} : voters[rng_.below(voters.size())]});
       }
       return;
     case Fault::false_gone:
@@ -364,34 +345,24 @@ void Chaos::strike(Fault fault) {
           if (slot != *well && (all || rng_.chance(1, 3))) world_.tell(slot, raft::LeaderGone{id});
       }
       return;
-    case Fault::recover_quorum:
-      return recover_quorum();
-    default:
-      return;
+    case Fault::recover_quorum: return recover_quorum();
+    default: return;
   }
 }
 
 void Chaos::lasting(Fault fault) {
   switch (fault) {
-    case Fault::loss:
-      return world_.links().set_loss(kLossPerMille[rng_.below(std::size(kLossPerMille))]);
-    case Fault::duplicate:
-      return world_.links().set_duplicates(kDuplicatesPerMille[rng_.below(std::size(kDuplicatesPerMille))]);
-    case Fault::delay:
-      return world_.links().set_delays(true);
+    case Fault::loss: return world_.links().set_loss(kLossPerMille[rng_.below(std::size(kLossPerMille))]);
+    case Fault::duplicate: return world_.links().set_duplicates(kDuplicatesPerMille[rng_.below(std::size(kDuplicatesPerMille))]);
+    case Fault::delay: return world_.links().set_delays(true);
     case Fault::clock_drift:
       for (Slot slot = 0; slot < world_.slots(); ++slot)
-        world_.drift(slot, static_cast<std::int32_t>(rng_.below(2 * kDriftPerMillion + 1)) -
-                               static_cast<std::int32_t>(kDriftPerMillion));
+        world_.drift(slot, static_cast<std::int32_t>(rng_.below(2 * kDriftPerMillion + 1)) - static_cast<std::int32_t>(kDriftPerMillion));
       return;
-    case Fault::resize:
-      return operator_.set_resizing(true);
-    case Fault::hasty_resize:
-      return operator_.set_hasty(true);
-    case Fault::stall:
-      return stall();
-    default:
-      return;
+    case Fault::resize: return operator_.set_resizing(true);
+    case Fault::hasty_resize: return operator_.set_hasty(true);
+    case Fault::stall: return stall();
+    default: return;
   }
 }
 

@@ -45,9 +45,7 @@ class Chaos {
   void cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest);
   // Ends what lasts after a random time up to `longest`, at the latest when the time of faults is over.
   void for_a_while(Duration longest, std::function<void()> undo);
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
   Duration between(Duration least, Duration most) { return least + upto(most - least); }
 
   CouncilWorld& world_;
@@ -59,7 +57,7 @@ class Chaos {
   UndoList undo_;  // what still lasts
   std::uint32_t recoveries_ = 0;
   std::vector<Slot> away_;  // with disks of the older history, to come back one by one
-  bool wrongly_ = false;  // a history was begun while a majority of the one before was alive
+  bool wrongly_ = false;    // a history was begun while a majority of the one before was alive
   Instant quiet_until_{};   // nothing new goes wrong before
   std::uint32_t cuts_ = 0;  // that last
   bool over_ = false;

@@ -28,8 +28,7 @@ struct Truth {
   bool disk_failed = false;  // in this boot
   bool superseded = false;   // what is on its disk is of a history that recover-quorum ended
   Instant started{}, ended{}, stopped{}, resumed{};
-  Instant cut_off_since =
-      kNever;  // what it sends reaches no majority, or no majority's reach it; kNever: both do
+  Instant cut_off_since = kNever;  // what it sends reaches no majority, or no majority's reach it; kNever: both do
 };
 
 // One read or one write of a client, asked again and again until it is answered or given up.
@@ -52,12 +51,10 @@ class WorldView {
   virtual bool persists(Slot slot) const = 0;                         // something is under way to its disk
   virtual raft::Configuration durable_configuration(Slot slot) const = 0;
   virtual bool linked(Slot a, Slot b) const = 0;  // no cut between them in either direction
-  virtual const raft::Options& options() const = 0;
-  virtual bool only_stalls()
-      const = 0;  // nothing is wrong in this run but stops of up to 800 ms and drifting clocks
-  virtual bool any_disk_lost()
-      const = 0;                  // or put back: a majority's acknowledgements need not be on disks any more
-  virtual bool busy() const = 0;  // faults may happen
+  virtual const raft::RaftOptions& options() const = 0;
+  virtual bool only_stalls() const = 0;    // nothing is wrong in this run but stops of up to 800 ms and drifting clocks
+  virtual bool any_disk_lost() const = 0;  // or put back: a majority's acknowledgements need not be on disks any more
+  virtual bool busy() const = 0;           // faults may happen
   virtual void violation(std::string_view invariant, std::string what) = 0;
 
   const std::string& name(Slot slot) const { return truth(slot).name; }
@@ -75,22 +72,18 @@ class Checker {
   virtual void sent(Slot, const raft::Send&) {}       // handed to the network
   virtual void persisting(Slot, const raft::Persist&) {}
   virtual void installed(Slot, const raft::StoredSnapshot&) {}
-  virtual void applied(Slot, const raft::LogEntry&, const RegisterMachine::Outcome&) {
-  }                                        // committed, and applied
-  virtual void asked(const Operation&) {}  // by a client, for the first time
-  virtual void answered(const raft::History& /*by*/, const Operation&, const Reading&) {
-  }                                                              // a client has its answer
-  virtual void recovered(Slot, const raft::History& /*old*/) {}  // its disk begins a new history
-  virtual void sampled() {}                                      // now and then
-  virtual void healed() {}                                       // faults are over
-  virtual void at_rest() {}                                      // for long enough: all must have converged
+  virtual void applied(Slot, const raft::LogEntry&, const RegisterMachine::Outcome&) {}    // committed, and applied
+  virtual void asked(const Operation&) {}                                                  // by a client, for the first time
+  virtual void answered(const raft::History& /*by*/, const Operation&, const Reading&) {}  // a client has its answer
+  virtual void recovered(Slot, const raft::History& /*old*/) {}                            // its disk begins a new history
+  virtual void sampled() {}                                                                // now and then
+  virtual void healed() {}                                                                 // faults are over
+  virtual void at_rest() {}                                                                // for long enough: all must have converged
 
  protected:
   // recover-quorum on `slot`: the new history includes so much of what it had applied. Entries that a leader applied
   // because the others had them need not be on its own disk yet.
-  std::uint64_t kept(Slot slot) const {
-    return std::min(world_.machine(slot).applied(), world_.disk(slot).log.back().index - 1);
-  }
+  std::uint64_t kept(Slot slot) const { return std::min(world_.machine(slot).applied(), world_.disk(slot).log.back().index - 1); }
   void violation(std::string what) { world_.violation(name(), std::move(what)); }
   WorldView& world_;
 };

@@ -64,9 +64,7 @@ class Clients {
   void ask(Instant now, std::uint32_t client, Slot slot);
   void wake_later(Instant now, std::uint32_t client, Duration after);
   void rest(Instant now, std::uint32_t client);
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1))); }
 
   EventQueue& queue_;
   Rng rng_;

@@ -31,8 +31,7 @@ void Operator::keep_members() {
     if (!fresh && member.state == CouncilMember::State::left) continue;
     const auto state = well ? CouncilMember::State::alive : CouncilMember::State::dead;
     if (!fresh && member.state == state) continue;
-    member = {truth.id, truth.name,   std::string(1, static_cast<char>('a' + slot % 3)),
-              state,    world_.now(), false};
+    member = {truth.id, truth.name, std::string(1, static_cast<char>('a' + slot % 3)), state, world_.now(), false};
   }
 }
 
@@ -94,11 +93,8 @@ void Operator::stop() {
     return member.state == CouncilMember::State::alive && !member.never && !configuration.votes(member.id);
   });
   const CouncilStep step = council_step(*leader);
-  if (step.act == CouncilStep::Act::nothing &&
-      (!others || (step.rests() && configuration.voters.size() % 2 == 1)))
-    return;
-  world_.violation("council_settles",
-                   std::to_string(configuration.voters.size()) + " voters, and still: " + step.why);
+  if (step.act == CouncilStep::Act::nothing && (!others || (step.rests() && configuration.voters.size() % 2 == 1))) return;
+  world_.violation("council_settles", std::to_string(configuration.voters.size()) + " voters, and still: " + step.why);
 }
 
 }  // namespace dtrain::sim::council

@@ -32,17 +32,14 @@ class TraceLog final : public Log {
 
 raft::Configuration configuration_of(const raft::Stored& stored) {
   for (auto entry = stored.log.rbegin(); entry != stored.log.rend(); ++entry)
-    if (entry->kind == raft::EntryKind::configuration)
-      return wire::decode_configuration(entry->payload).value_or(raft::Configuration{});
+    if (entry->kind == raft::EntryKind::configuration) return wire::decode_configuration(entry->payload).value_or(raft::Configuration{});
   if (!stored.snapshot) return {};
   return wire::decode_configuration(stored.snapshot->configuration).value_or(raft::Configuration{});
 }
 
 // An old copy that knows no other voter asks nobody whether it may vote: no protocol between members could
 // stop it.
-bool lonely(const raft::Stored& stored) {
-  return configuration_of(stored).voters.size() < 2;
-}
+bool lonely(const raft::Stored& stored) { return configuration_of(stored).voters.size() < 2; }
 
 bool harmless(const FaultSet& faults) {
   for (std::size_t i = 0; i < kFaults; ++i) {
@@ -132,8 +129,7 @@ void CouncilWorld::found() {
   raft::Configuration configuration;
   for (Slot slot = 0; slot < first_voters_; ++slot) configuration.voters.push_back(machines_[slot].disk.id);
   const raft::History history{1, {0x41, rng_.next()}};
-  for (Slot slot = 0; slot < first_voters_; ++slot)
-    machines_[slot].disk.stored = raft::found(history, configuration);
+  for (Slot slot = 0; slot < first_voters_; ++slot) machines_[slot].disk.stored = raft::found(history, configuration);
   for (Slot slot = 0; slot < slots(); ++slot) start(slot);
 }
 
@@ -150,8 +146,7 @@ void CouncilWorld::start(Slot slot) {
   if (machine.disk.stored.snapshot && !machine.disk.stored.snapshot->payload.empty() &&
       !machine.machine.decode(machine.disk.stored.snapshot->payload))
     violation("snapshot_readable", machine.truth.name + " has a snapshot on its disk that is none");
-  machine.core =
-      std::make_unique<raft::Raft>(self, raft_options_, Rng(rng_.next()), *log_, machine.disk.stored);
+  machine.core = std::make_unique<raft::Raft>(self, raft_options_, Rng(rng_.next()), *log_, machine.disk.stored);
   machine.truth.runs = true;
   machine.truth.paused = false;
   machine.truth.started = now_;
@@ -195,9 +190,7 @@ void CouncilWorld::end(Slot slot) {
   watch_reach();
 }
 
-void CouncilWorld::kill(Slot slot) {
-  end(slot);
-}
+void CouncilWorld::kill(Slot slot) { end(slot); }
 
 void CouncilWorld::reboot(Slot slot) {
   end(slot);
@@ -235,9 +228,7 @@ void CouncilWorld::wipe(Slot slot) {
   machine.truth.rolled_back = machine.truth.disk_failed = machine.truth.superseded = false;
 }
 
-void CouncilWorld::take_copy(Slot slot) {
-  machines_[slot].copy = machines_[slot].disk;
-}
+void CouncilWorld::take_copy(Slot slot) { machines_[slot].copy = machines_[slot].disk; }
 
 // By somebody whom the copy would ask. A life in which it never came to greet anyone promised nothing, and nobody can tell it
 // from the next, which counts the same number.
@@ -357,16 +348,14 @@ void CouncilWorld::watch_reach() {
       std::size_t reached = 0;
       for (const MemberId& id : configuration.voters) {
         const auto other = slot_of(id);
-        if (other && (*other == slot || (machines_[*other].truth.runs && !machines_[*other].truth.paused &&
-                                         links_.both_ways(slot, *other))))
+        if (other &&
+            (*other == slot || (machines_[*other].truth.runs && !machines_[*other].truth.paused && links_.both_ways(slot, *other))))
           ++reached;
       }
       cut_off = reached < configuration.voters.size() / 2 + 1;
     }
-    if (!cut_off)
-      truth.cut_off_since = kNever;
-    else if (truth.cut_off_since == kNever)
-      truth.cut_off_since = now_;
+    if (!cut_off) truth.cut_off_since = kNever;
+    else if (truth.cut_off_since == kNever) truth.cut_off_since = now_;
   }
 }
 
@@ -398,9 +387,7 @@ std::vector<raft::FollowerView> CouncilWorld::followers(Slot slot) const {
   return machines_[slot].core->followers(machines_[slot].clock.local(now_));
 }
 
-raft::Configuration CouncilWorld::durable_configuration(Slot slot) const {
-  return configuration_of(machines_[slot].disk.stored);
-}
+raft::Configuration CouncilWorld::durable_configuration(Slot slot) const { return configuration_of(machines_[slot].disk.stored); }
 
 std::optional<Slot> CouncilWorld::slot_of(const MemberId& id) const {
   const auto at = slots_.find(id);

@@ -71,18 +71,14 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   bool roll_back(Slot slot);  // to the copy taken; while it does not run. False: there is none
   void recover(Slot slot);    // recover-quorum, whether it runs or not
   void fail_disk(Slot slot) { machines_[slot].fail_next_persist = true; }
-  void in_next_persist(Slot slot, std::function<void()> action) {
-    machines_[slot].in_next_persist = std::move(action);
-  }
+  void in_next_persist(Slot slot, std::function<void()> action) { machines_[slot].in_next_persist = std::move(action); }
   // Has failed in this boot, also if the process was not told yet.
-  bool disk_failed(Slot slot) const {
-    return machines_[slot].truth.disk_failed || machines_[slot].persist_fails;
-  }
+  bool disk_failed(Slot slot) const { return machines_[slot].truth.disk_failed || machines_[slot].persist_fails; }
   void heal_disk(Slot slot);  // also what is under way succeeds
   void slow_disk(Slot slot, Duration most) { machines_[slot].disk_takes = most; }
   void drift(Slot slot, std::int32_t per_million);
-  void cut(Slot from, Slot to, bool on);           // counted; one direction
-  void tell(Slot slot, const raft::Input& input);  // when it runs and is not stopped
+  void cut(Slot from, Slot to, bool on);             // counted; one direction
+  void tell(Slot slot, const raft::Input& input);    // when it runs and is not stopped
   void send_state(Slot leader, const MemberId& to);  // likewise
   void change(Slot slot, raft::ChangeKind kind,
               const MemberId& member);  // asked of this member, as by the operator
@@ -107,7 +103,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   bool persists(Slot slot) const override { return machines_[slot].under_way.has_value(); }
   raft::Configuration durable_configuration(Slot slot) const override;
   bool linked(Slot a, Slot b) const override { return links_.both_ways(a, b); }
-  const raft::Options& options() const override { return raft_options_; }
+  const raft::RaftOptions& options() const override { return raft_options_; }
   bool only_stalls() const override { return only_stalls_; }
   bool any_disk_lost() const override { return any_disk_lost_; }
   bool busy() const override { return busy_; }
@@ -143,9 +139,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
   void watch_reach();
   void mix(std::uint64_t value);
   void line(Slot slot, std::string_view mark, const std::string& text) const;
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1))); }
 
   // ClientsUser.
   void begun(const Operation& operation) override;
@@ -153,7 +147,7 @@ class CouncilWorld final : public WorldView, private ClientsUser {
 
   RunOptions options_;
   Rng rng_;
-  raft::Options raft_options_;
+  raft::RaftOptions raft_options_;
   raft::Rules rules_;
   EventQueue queue_;
   Links links_;

@@ -32,12 +32,8 @@ constexpr Counter<Figures> kCounters[] = {
 
 }  // namespace
 
-void Figures::join(const Figures& run) {
-  join_counters(kCounters, *this, run);
-}
+void Figures::join(const Figures& run) { join_counters(kCounters, *this, run); }
 
-nlohmann::json Figures::json() const {
-  return counters_json(kCounters, *this);
-}
+nlohmann::json Figures::json() const { return counters_json(kCounters, *this); }
 
 }  // namespace dtrain::sim::council

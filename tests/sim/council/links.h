@@ -26,9 +26,7 @@ inline LinkList links_across(std::uint64_t away, std::uint32_t machines) {
   return links;
 }
 // All of one machine, both ways.
-inline LinkList links_of(std::uint32_t one, std::uint32_t machines) {
-  return links_across(std::uint64_t{1} << one, machines);
-}
+inline LinkList links_of(std::uint32_t one, std::uint32_t machines) { return links_across(std::uint64_t{1} << one, machines); }
 
 class Links {
  public:
@@ -73,9 +71,7 @@ class Links {
 
  private:
   static constexpr Duration kLateCopy = 3s;
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1))); }
 
   Rng rng_;
   Duration base_ = 500us;

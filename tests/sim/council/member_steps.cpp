@@ -22,8 +22,8 @@ void CouncilWorld::mix(std::uint64_t value) {
 }
 
 void CouncilWorld::line(Slot slot, std::string_view mark, const std::string& text) const {
-  std::printf("%s %s %.*s %s\n", seconds_text(now_).c_str(), machines_[slot].truth.name.c_str(),
-              static_cast<int>(mark.size()), mark.data(), text.c_str());
+  std::printf("%s %s %.*s %s\n", seconds_text(now_).c_str(), machines_[slot].truth.name.c_str(), static_cast<int>(mark.size()), mark.data(),
+              text.c_str());
 }
 
 void CouncilWorld::note(std::string text) {
@@ -33,22 +33,14 @@ void CouncilWorld::note(std::string text) {
 
 void CouncilWorld::handle(const Event& event) {
   switch (event.what) {
-    case What::tick:
-      return on_tick(event);
-    case What::message:
-      return on_message(event);
-    case What::persisted:
-      return on_persisted(event);
-    case What::snapshot:
-      return on_snapshot(event);
-    case What::resume:
-      return on_resume(event);
-    case What::ask:
-      return on_ask(event);
-    case What::told:
-      return clients_.on_told(event);
-    case What::client:
-      return clients_.on_client(event);
+    case What::tick: return on_tick(event);
+    case What::message: return on_message(event);
+    case What::persisted: return on_persisted(event);
+    case What::snapshot: return on_snapshot(event);
+    case What::resume: return on_resume(event);
+    case What::ask: return on_ask(event);
+    case What::told: return clients_.on_told(event);
+    case What::client: return clients_.on_client(event);
     case What::action: {
       const auto action = actions_.take(event.a);
       return action();
@@ -82,8 +74,8 @@ void CouncilWorld::perform(Slot slot) {
     if (out_.leadership->ready) ++figures_.leaders;
     if (options_.trace)
       line(slot, "**",
-           std::string(to_string(out_.leadership->role)) + " term " + std::to_string(out_.leadership->term) +
-               " leader " + short_text(out_.leadership->leader) + (out_.leadership->ready ? " ready" : ""));
+           std::string(to_string(out_.leadership->role)) + " term " + std::to_string(out_.leadership->term) + " leader " +
+               short_text(out_.leadership->leader) + (out_.leadership->ready ? " ready" : ""));
   }
   apply(slot);
   for (const raft::Answer& given : out_.answers) answer(slot, given);
@@ -111,8 +103,8 @@ void CouncilWorld::apply(Slot slot) {
   }
   for (const raft::LogEntry& entry : out_.committed) {
     if (entry.index != machine.machine.applied() + 1) {
-      violation("commits_without_gap", machine.truth.name + " is given entry " + std::to_string(entry.index) +
-                                           " after entry " + std::to_string(machine.machine.applied()));
+      violation("commits_without_gap", machine.truth.name + " is given entry " + std::to_string(entry.index) + " after entry " +
+                                           std::to_string(machine.machine.applied()));
       return;
     }
     const RegisterMachine::Outcome outcome = machine.machine.apply(entry);
@@ -127,16 +119,14 @@ void CouncilWorld::answer(Slot slot, const raft::Answer& given) {
   SimMachine& machine = machines_[slot];
   const auto asked = machine.asks.find(given.number);
   if (asked == machine.asks.end()) {
-    violation("answers_once", machine.truth.name + " answers number " + std::to_string(given.number) +
-                                  ", which was not asked or was answered before");
+    violation("answers_once",
+              machine.truth.name + " answers number " + std::to_string(given.number) + ", which was not asked or was answered before");
     return;
   }
   const std::uint32_t at = asked->second;
   machine.asks.erase(asked);
   if (options_.trace)
-    line(slot, "**",
-         "answers " + std::to_string(given.number) + " " + to_string(given.refusal) + " index " +
-             std::to_string(given.index));
+    line(slot, "**", "answers " + std::to_string(given.number) + " " + to_string(given.refusal) + " index " + std::to_string(given.index));
   if (at == SimMachine::kChange) return;
   Attempt& attempt = clients_.attempt(at);
   attempt.history = machine.core->history();
@@ -149,12 +139,11 @@ void CouncilWorld::answer(Slot slot, const raft::Answer& given) {
     machine.reads.emplace_back(given.index, at);
     return;
   }
-  const auto outcome = std::find_if(machine.outcomes.begin(), machine.outcomes.end(),
-                                    [&](const auto& one) { return one.first == given.index; });
+  const auto outcome =
+      std::find_if(machine.outcomes.begin(), machine.outcomes.end(), [&](const auto& one) { return one.first == given.index; });
   if (outcome == machine.outcomes.end() || outcome->second.request != attempt.command.request) {
-    violation("answered_with_its_entry", machine.truth.name + " says that request " +
-                                             std::to_string(attempt.command.request) + " is entry " +
-                                             std::to_string(given.index) + ", which it is not");
+    violation("answered_with_its_entry", machine.truth.name + " says that request " + std::to_string(attempt.command.request) +
+                                             " is entry " + std::to_string(given.index) + ", which it is not");
     return clients_.drop(at);
   }
   attempt.index = given.index;
@@ -204,17 +193,14 @@ void CouncilWorld::on_ask(const Event& event) {
   const Attempt& attempt = clients_.attempt(event.a);
   const std::uint64_t number = ++machine.numbers;
   machine.asks[number] = event.a;
-  if (attempt.operation.write)
-    step(event.slot, raft::Propose{number, encode_command(attempt.command)});
-  else
-    step(event.slot, raft::ReadAsked{number});
+  if (attempt.operation.write) step(event.slot, raft::Propose{number, encode_command(attempt.command)});
+  else step(event.slot, raft::ReadAsked{number});
 }
 
 void CouncilWorld::persist(Slot slot, raft::Persist&& persist) {
   SimMachine& machine = machines_[slot];
   if (machine.under_way) {
-    violation("one_persist_at_a_time",
-              machine.truth.name + " asks for a second Persist while one is under way");
+    violation("one_persist_at_a_time", machine.truth.name + " asks for a second Persist while one is under way");
     return;
   }
   ++figures_.persists;
@@ -224,8 +210,7 @@ void CouncilWorld::persist(Slot slot, raft::Persist&& persist) {
   machine.under_way = std::move(persist);
   machine.persist_fails = machine.fail_next_persist;
   machine.fail_next_persist = false;
-  const Duration takes =
-      20us + upto(disk_takes_) + (machine.disk_takes > 0ns ? upto(machine.disk_takes) : 0ns);
+  const Duration takes = 20us + upto(disk_takes_) + (machine.disk_takes > 0ns ? upto(machine.disk_takes) : 0ns);
   queue_.push(now_ + takes, What::persisted, slot, machine.truth.process);
   if (machine.in_next_persist) after(upto(takes), std::exchange(machine.in_next_persist, nullptr));
 }
@@ -285,9 +270,8 @@ void CouncilWorld::through_codec(raft::Send& send) {
   ++figures_.encoded;
   const std::string bytes = wire::encode_raft(send.message);
   if (bytes.size() != wire::encoded_size(send.message))
-    violation("encoded_size_exact", text_of(send.message) + " takes " + std::to_string(bytes.size()) +
-                                        " bytes, " + std::to_string(wire::encoded_size(send.message)) +
-                                        " were announced");
+    violation("encoded_size_exact", text_of(send.message) + " takes " + std::to_string(bytes.size()) + " bytes, " +
+                                        std::to_string(wire::encoded_size(send.message)) + " were announced");
   if (bytes.size() > wire::kRaftMessageBytes)
     violation("message_fits", text_of(send.message) + " takes " + std::to_string(bytes.size()) + " bytes");
   auto decoded = wire::decode_raft(wire::type_of(send.message.body), send.message.header.sender, bytes);
@@ -330,8 +314,7 @@ void CouncilWorld::on_tick(const Event& event) {
   machine.ticks_in_place = machine.ticked == now_ ? machine.ticks_in_place + 1 : 0;
   machine.ticked = now_;
   if (machine.ticks_in_place > kTicksInPlace) {
-    violation("no_spinning",
-              machine.truth.name + " asks for a tick at an instant that has passed, again and again");
+    violation("no_spinning", machine.truth.name + " asks for a tick at an instant that has passed, again and again");
     return;
   }
   step(event.slot, raft::Tick{});

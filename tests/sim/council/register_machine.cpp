@@ -5,8 +5,7 @@
 namespace dtrain::sim::council {
 namespace {
 
-constexpr std::size_t kPadding =
-    96;  // so that a snapshot takes several chunks also while little is remembered
+constexpr std::size_t kPadding = 96;      // so that a snapshot takes several chunks also while little is remembered
 constexpr std::uint64_t kClients = 0xc1;  // high half of their request ids
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
@@ -68,8 +67,7 @@ RegisterMachine::Outcome RegisterMachine::apply(const raft::LogEntry& entry) {
     if (command) outcome = carry_out(*command, entry.index);
   }
   trail_ = mixed(trail_, entry.index);
-  trail_ = mixed(trail_, entry.term << 8 | static_cast<std::uint64_t>(entry.kind) << 4 |
-                             static_cast<std::uint64_t>(outcome.done));
+  trail_ = mixed(trail_, entry.term << 8 | static_cast<std::uint64_t>(entry.kind) << 4 | static_cast<std::uint64_t>(outcome.done));
   trail_ = mixed(trail_, outcome.reading.chain);
   trail_ = mixed(trail_, static_cast<std::uint64_t>(entry.elapsed.count()));
   return outcome;
@@ -80,8 +78,7 @@ RegisterMachine::Outcome RegisterMachine::carry_out(const Command& command, std:
   Outcome outcome;
   outcome.request = command.request;
   const auto judged = window_.judge({{kClients, command.request}, command.minted}, index);
-  answers_.erase(answers_.begin(),
-                 answers_.lower_bound(index > window_entries_ ? index - window_entries_ : 0));
+  answers_.erase(answers_.begin(), answers_.lower_bound(index > window_entries_ ? index - window_entries_ : 0));
   switch (judged.verdict) {
     case Verdict::fresh:
       outcome.done = Done::executed;
@@ -93,21 +90,18 @@ RegisterMachine::Outcome RegisterMachine::carry_out(const Command& command, std:
       outcome.reading = answers_.at(judged.index);
       break;
     case Verdict::too_old:
-    case Verdict::unminted:
-      outcome.done = Done::refused;
+    case Verdict::unminted: outcome.done = Done::refused;
   }
   return outcome;
 }
 
 std::string RegisterMachine::encode() const {
   std::string out;
-  for (const std::uint64_t value :
-       {reading_.version, reading_.request, reading_.chain, applied_, trail_,
-        static_cast<std::uint64_t>(elapsed_.count()), static_cast<std::uint64_t>(answers_.size())})
+  for (const std::uint64_t value : {reading_.version, reading_.request, reading_.chain, applied_, trail_,
+                                    static_cast<std::uint64_t>(elapsed_.count()), static_cast<std::uint64_t>(answers_.size())})
     put(out, value);
   for (const auto& [index, reading] : answers_)
-    for (const std::uint64_t value : {index, reading.version, reading.request, reading.chain})
-      put(out, value);
+    for (const std::uint64_t value : {index, reading.version, reading.request, reading.chain}) put(out, value);
   out.append(kPadding, '.');
   out += window_.encode();
   return out;

@@ -32,8 +32,7 @@ std::optional<Command> decode_command(std::string_view bytes);
 class RegisterMachine {
  public:
   // Requests are remembered for `window` entries; older requests are refused.
-  RegisterMachine(std::uint64_t window, const raft::Rules& rules)
-      : window_(rules, window), window_entries_(window) {}
+  RegisterMachine(std::uint64_t window, const raft::Rules& rules) : window_(rules, window), window_entries_(window) {}
 
   enum class Done : std::uint8_t { nothing, executed, repeated, refused };  // refused: too old to be judged
   struct Outcome {

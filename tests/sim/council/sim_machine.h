@@ -45,9 +45,9 @@ struct SimMachine {
   Instant ticked{};
   std::uint32_t ticks_in_place = 0;
   bool snapshot_under_way = false;
-  std::uint64_t numbers = 0;                    // of what the core was asked
-  std::map<std::uint64_t, std::uint32_t> asks;  // number -> the client's attempt; kChange: the operator's
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> reads;  // from which index on an attempt may be served
+  std::uint64_t numbers = 0;                                                 // of what the core was asked
+  std::map<std::uint64_t, std::uint32_t> asks;                               // number -> the client's attempt; kChange: the operator's
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> reads;                // from which index on an attempt may be served
   std::vector<std::pair<std::uint64_t, RegisterMachine::Outcome>> outcomes;  // of this step, by index
   std::vector<Event> held;                                                   // while it is stopped
 

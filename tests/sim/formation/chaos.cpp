@@ -8,8 +8,7 @@ constexpr std::uint32_t kDuplicatesPerMille = 100;
 
 }  // namespace
 
-Chaos::Chaos(FormationWorld& world, const FaultSet& permitted, Rng rng, Instant until)
-    : world_(world), rng_(rng), until_(until) {
+Chaos::Chaos(FormationWorld& world, const FaultSet& permitted, Rng rng, Instant until) : world_(world), rng_(rng), until_(until) {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
     active_.set(fault, permitted.has(fault) && (rng_.chance(2, 5) || !permitted.is_all()));
@@ -51,17 +50,11 @@ void Chaos::next(Fault fault) {
 void Chaos::strike(Fault fault) {
   const Slot slot = someone();
   switch (fault) {
-    case Fault::crash:
-      world_.kill(slot);
-      return come_back(slot, upto(rng_.chance(1, 3) ? 8s : 300ms));
-    case Fault::partition:
-      return partition();
-    case Fault::isolate:
-      return isolate();
-    case Fault::one_way:
-      return one_way();
-    case Fault::slow_disk:
-      return world_.slow_disk(slot, upto(1s));
+    case Fault::crash: world_.kill(slot); return come_back(slot, upto(rng_.chance(1, 3) ? 8s : 300ms));
+    case Fault::partition: return partition();
+    case Fault::isolate: return isolate();
+    case Fault::one_way: return one_way();
+    case Fault::slow_disk: return world_.slow_disk(slot, upto(1s));
     case Fault::disk_error:
       world_.fail_disk(slot);
       return world_.after(upto(5s), [this, slot] {
@@ -74,10 +67,8 @@ void Chaos::strike(Fault fault) {
       world_.kill(slot);
       if (world_.may_wipe(slot)) world_.wipe(slot);
       return come_back(slot, upto(2s));
-    case Fault::without:
-      return world_.form_without_the_missing(slot);
-    default:
-      return;
+    case Fault::without: return world_.form_without_the_missing(slot);
+    default: return;
   }
 }
 
@@ -96,13 +87,9 @@ void Chaos::cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest) 
   world_.after(upto(longest), [this, key] { undo_.undo(key); });
 }
 
-void Chaos::partition() {
-  cut_for(council::links_across(rng_.next(), world_.slots()), 8s);
-}
+void Chaos::partition() { cut_for(council::links_across(rng_.next(), world_.slots()), 8s); }
 
-void Chaos::isolate() {
-  cut_for(council::links_of(someone(), world_.slots()), 8s);
-}
+void Chaos::isolate() { cut_for(council::links_of(someone(), world_.slots()), 8s); }
 
 void Chaos::one_way() {
   const Slot one = someone();

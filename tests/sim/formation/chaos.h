@@ -28,9 +28,7 @@ class Chaos {
   void come_back(Slot slot, Duration after);
   void cut_for(std::vector<std::pair<Slot, Slot>> links, Duration longest);
   Slot someone() { return static_cast<Slot>(rng_.below(world_.slots())); }
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 
   FormationWorld& world_;
   FaultSet active_;

@@ -32,9 +32,7 @@ class WorldView {
   virtual void violation(std::string_view invariant, std::string what) = 0;
 };
 
-inline std::string name(Slot slot) {
-  return "h" + std::to_string(slot + 1);
-}
+inline std::string name(Slot slot) { return "h" + std::to_string(slot + 1); }
 
 class Checker {
  public:

@@ -17,33 +17,19 @@ constexpr std::uint32_t kTicksInPlace = 1000;
 constexpr std::uint32_t kEncodeOneIn = 8;
 
 constexpr Counter<Figures> kCounters[] = {
-    {"events", &Figures::events},
-    {"messages", &Figures::messages},
-    {"encoded", &Figures::encoded},
-    {"persists", &Figures::persists},
-    {"restarts", &Figures::restarts},
-    {"wiped", &Figures::wiped},
-    {"disk_errors", &Figures::disk_errors},
-    {"without", &Figures::without},
-    {"proposed", &Figures::proposed},
-    {"withdrawn", &Figures::withdrawn},
-    {"began", &Figures::began},
-    {"abandoned", &Figures::abandoned},
+    {"events", &Figures::events},           {"messages", &Figures::messages}, {"encoded", &Figures::encoded},
+    {"persists", &Figures::persists},       {"restarts", &Figures::restarts}, {"wiped", &Figures::wiped},
+    {"disk_errors", &Figures::disk_errors}, {"without", &Figures::without},   {"proposed", &Figures::proposed},
+    {"withdrawn", &Figures::withdrawn},     {"began", &Figures::began},       {"abandoned", &Figures::abandoned},
     {"admitted", &Figures::admitted},
 };
 
-std::string short_text(const MemberId& id) {
-  return id.none() ? "-" : std::to_string(id.low % 100000);
-}
+std::string short_text(const MemberId& id) { return id.none() ? "-" : std::to_string(id.low % 100000); }
 
 }  // namespace
 
-void Figures::join(const Figures& run) {
-  join_counters(kCounters, *this, run);
-}
-nlohmann::json Figures::json() const {
-  return counters_json(kCounters, *this);
-}
+void Figures::join(const Figures& run) { join_counters(kCounters, *this, run); }
+nlohmann::json Figures::json() const { return counters_json(kCounters, *this); }
 
 FormationWorld::FormationWorld(RunOptions options)
     : options_(std::move(options)),
@@ -132,14 +118,12 @@ bool FormationWorld::may_wipe(Slot slot) const {
     if (!std::binary_search(voters.begin(), voters.end(), machines_[slot].disk.id)) return true;
     const auto kept = std::count_if(voters.begin(), voters.end(), [&](const MemberId& voter) {
       return voter != machines_[slot].disk.id &&
-             std::any_of(machines_.begin(), machines_.end(),
-                         [&](const Machine& machine) { return machine.disk.id == voter; });
+             std::any_of(machines_.begin(), machines_.end(), [&](const Machine& machine) { return machine.disk.id == voter; });
     });
     return static_cast<std::size_t>(kept) > voters.size() / 2;
   };
   return std::all_of(machines_.begin(), machines_.end(), [&](const Machine& machine) {
-    return harmless(machine.disk.record.promise) &&
-           (!machine.under_way || harmless(machine.under_way->record.promise));
+    return harmless(machine.disk.record.promise) && (!machine.under_way || harmless(machine.under_way->record.promise));
   });
 }
 
@@ -162,8 +146,7 @@ void FormationWorld::form_without_the_missing(Slot slot) {
   if (!machine.core || figures_.wiped > 0) return;
   std::vector<std::string> missing;
   for (Slot other = 0; other < slots(); ++other)
-    if (other != slot && (!machines_[other].core || !links_.both_ways(slot, other)))
-      missing.push_back(names_[other]);
+    if (other != slot && (!machines_[other].core || !links_.both_ways(slot, other))) missing.push_back(names_[other]);
   if (missing.empty() || !machine.core->form_without(missing)) return;
   any_without_ = true;
   ++figures_.without;
@@ -196,8 +179,7 @@ void FormationWorld::schedule(Slot slot) {
     due.tick_at = kNever;
     if (due.core->deadline() > now_) return schedule(slot);
     if (++due.ticks_in_place > kTicksInPlace)
-      return violation("no_spinning",
-                       name(slot) + " asks for a tick at an instant that has passed, again and again");
+      return violation("no_spinning", name(slot) + " asks for a tick at an instant that has passed, again and again");
     step(slot, core::Tick{});
     if (due.core && due.core->deadline() > now_) due.ticks_in_place = 0;
   });
@@ -205,14 +187,11 @@ void FormationWorld::schedule(Slot slot) {
 
 void FormationWorld::persist(Slot slot, core::Persist&& persist) {
   Machine& machine = machines_[slot];
-  if (machine.under_way)
-    return violation("one_persist_at_a_time",
-                     name(slot) + " asks for a second Persist while one is under way");
+  if (machine.under_way) return violation("one_persist_at_a_time", name(slot) + " asks for a second Persist while one is under way");
   ++figures_.persists;
   if (options_.trace)
-    std::printf("%s %s -> persist promise %s%s%s withdrawn %zu\n", seconds_text(now_).c_str(),
-                name(slot).c_str(), short_text(persist.record.promise.cluster).c_str(),
-                persist.begin ? " begins" : "", persist.abandon ? " abandons" : "",
+    std::printf("%s %s -> persist promise %s%s%s withdrawn %zu\n", seconds_text(now_).c_str(), name(slot).c_str(),
+                short_text(persist.record.promise.cluster).c_str(), persist.begin ? " begins" : "", persist.abandon ? " abandons" : "",
                 persist.record.withdrawn.size());
   machine.under_way = std::move(persist);
   machine.persist_fails = std::exchange(machine.fail_next_persist, false);
@@ -237,8 +216,7 @@ void FormationWorld::store(Slot slot, const core::Persist& persist) {
   Disk& disk = machines_[slot].disk;
   const core::Record before = disk.record;
   const auto copy = core::Record::decode(persist.record.encode());
-  if (!copy || *copy != persist.record)
-    return violation("record_readable", name(slot) + " writes a record that does not come back");
+  if (!copy || *copy != persist.record) return violation("record_readable", name(slot) + " writes a record that does not come back");
   disk.record = *copy;
   if (persist.begin) {
     ++figures_.began;
@@ -254,14 +232,12 @@ void FormationWorld::send(Slot slot, core::Send&& send) {
   ++figures_.messages;
   mix(send.to << 8 ^ send.report.promise.cluster.low);
   if (options_.trace)
-    std::printf("%s %s -> %s %s promise %s cluster %s%s%s withdrawn %zu\n", seconds_text(now_).c_str(),
-                name(slot).c_str(), name(send.to).c_str(), send.report.asks ? "asks" : "answers",
-                short_text(send.report.promise.cluster).c_str(), short_text(send.report.cluster).c_str(),
-                send.report.established ? " established" : "", send.report.doubts ? " doubts" : "",
+    std::printf("%s %s -> %s %s promise %s cluster %s%s%s withdrawn %zu\n", seconds_text(now_).c_str(), name(slot).c_str(),
+                name(send.to).c_str(), send.report.asks ? "asks" : "answers", short_text(send.report.promise.cluster).c_str(),
+                short_text(send.report.cluster).c_str(), send.report.established ? " established" : "", send.report.doubts ? " doubts" : "",
                 send.report.withdrawn.size());
   for (const auto& checker : checkers_) checker->said(slot, send.report);
-  const core::FormationReport report =
-      rng_.chance(1, kEncodeOneIn) ? through_codec(send.report) : send.report;
+  const core::FormationReport report = rng_.chance(1, kEncodeOneIn) ? through_codec(send.report) : send.report;
   const MemberId sender = machines_[slot].disk.id;
   const auto fate = links_.fate(slot, send.to);
   if (fate.first) {
@@ -272,8 +248,7 @@ void FormationWorld::send(Slot slot, core::Send&& send) {
 }
 
 // To the machine, whoever is there by then.
-void FormationWorld::deliver(Slot from, const MemberId& sender, Slot to, const core::FormationReport& report,
-                             Duration delay) {
+void FormationWorld::deliver(Slot from, const MemberId& sender, Slot to, const core::FormationReport& report, Duration delay) {
   after(delay, [this, from, sender, to, report] {
     if (!machines_[to].core) return;
     mix(from);
@@ -286,8 +261,7 @@ core::FormationReport FormationWorld::through_codec(const core::FormationReport&
   const std::string bytes = wire::encode_formation(report);
   const auto decoded = wire::decode_formation(bytes);
   if (bytes.size() != wire::encoded_size(report) || !decoded || *decoded != report)
-    violation("encoded_equal",
-              "a report does not come back as it was: " + (decoded ? "" : decoded.error().text()));
+    violation("encoded_equal", "a report does not come back as it was: " + (decoded ? "" : decoded.error().text()));
   return decoded.value_or(report);
 }
 
@@ -303,8 +277,8 @@ bool FormationWorld::works_for(Slot slot, const core::Founding& founding) const 
   std::size_t there = 0;
   const auto voters = core::configuration_of(founding).voters;
   for (Slot other = 0; other < slots(); ++other)
-    if (std::binary_search(voters.begin(), voters.end(), machines_[other].disk.id) &&
-        has_log(other, founding) && (other == slot || links_.both_ways(slot, other)))
+    if (std::binary_search(voters.begin(), voters.end(), machines_[other].disk.id) && has_log(other, founding) &&
+        (other == slot || links_.both_ways(slot, other)))
       ++there;
   return there > voters.size() / 2;
 }
@@ -320,8 +294,8 @@ void FormationWorld::watch_logs() {
     if (!machine.core || !machine.join || machine.disk.log || !machine.disk.member.none()) continue;
     const Slot host = machine.join->seat;
     const bool admits = std::any_of(machines_.begin(), machines_.end(), [&](const Machine& other) {
-      return other.disk.log && other.disk.log->cluster == machine.join->cluster &&
-             has_log(host, *other.disk.log) && works_for(host, *other.disk.log);
+      return other.disk.log && other.disk.log->cluster == machine.join->cluster && has_log(host, *other.disk.log) &&
+             works_for(host, *other.disk.log);
     });
     if (!admits || !links_.both_ways(slot, host)) continue;
     ++figures_.admitted;

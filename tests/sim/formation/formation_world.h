@@ -35,8 +35,7 @@ struct RunOptions {
 };
 
 struct Figures {
-  std::uint64_t events = 0, messages = 0, encoded = 0, persists = 0, restarts = 0, wiped = 0, disk_errors = 0,
-                without = 0;
+  std::uint64_t events = 0, messages = 0, encoded = 0, persists = 0, restarts = 0, wiped = 0, disk_errors = 0, without = 0;
   std::uint64_t proposed = 0, withdrawn = 0, began = 0, abandoned = 0, admitted = 0;
   void join(const Figures& run);
   nlohmann::json json() const;
@@ -52,8 +51,7 @@ struct RunResult {
 class FormationWorld final : public WorldView {
  public:
   static constexpr std::uint32_t kMostNodes = wire::kMostFounders;
-  static constexpr Duration kRest =
-      45s;  // calm before all must belong to one cluster: late machines have come by then
+  static constexpr Duration kRest = 45s;  // calm before all must belong to one cluster: late machines have come by then
   static constexpr Duration kShortest = 60s;
 
   explicit FormationWorld(RunOptions options);
@@ -82,9 +80,7 @@ class FormationWorld final : public WorldView {
   Slot slots() const override { return static_cast<Slot>(machines_.size()); }
   const Disk& disk(Slot slot) const override { return machines_[slot].disk; }
   bool runs(Slot slot) const override { return machines_[slot].core != nullptr; }
-  std::string status(Slot slot) const override {
-    return runs(slot) ? machines_[slot].core->status() : "does not run";
-  }
+  std::string status(Slot slot) const override { return runs(slot) ? machines_[slot].core->status() : "does not run"; }
   void violation(std::string_view invariant, std::string what) override;
 
  private:
@@ -105,21 +101,18 @@ class FormationWorld final : public WorldView {
   void on_persisted(Slot slot);
   void store(Slot slot, const core::Persist& persist);
   void send(Slot slot, core::Send&& send);
-  void deliver(Slot from, const MemberId& sender, Slot to, const core::FormationReport& report,
-               Duration delay);
+  void deliver(Slot from, const MemberId& sender, Slot to, const core::FormationReport& report, Duration delay);
   core::FormationReport through_codec(const core::FormationReport& report);
   void schedule(Slot slot);
   void watch_logs();
   bool has_log(Slot slot, const core::Founding& founding) const;
   bool works_for(Slot slot, const core::Founding& founding) const;
   void mix(std::uint64_t value);
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1))); }
 
   RunOptions options_;
   Rng rng_;
-  core::Options core_options_;
+  core::FormationOptions core_options_;
   EventQueueOf<What> queue_;
   Slab<std::function<void()>> actions_;
   council::Links links_;

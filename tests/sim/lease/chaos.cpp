@@ -9,8 +9,7 @@ constexpr std::int32_t kMostDrift = 10'000;  // parts of a million
 
 }  // namespace
 
-Chaos::Chaos(LeaseWorld& world, const FaultSet& permitted, Rng rng, Instant until)
-    : world_(world), rng_(rng), until_(until) {
+Chaos::Chaos(LeaseWorld& world, const FaultSet& permitted, Rng rng, Instant until) : world_(world), rng_(rng), until_(until) {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
     const bool drawn = rng_.chance(1, 3);
@@ -26,8 +25,7 @@ void Chaos::begin() {
   if (active_.has(Fault::loss)) world_.links().set_loss(kLossPerMille[rng_.below(std::size(kLossPerMille))]);
   if (active_.has(Fault::duplicate)) world_.links().set_duplicates(kDuplicatesPerMille);
   if (active_.has(Fault::delay)) world_.links().set_delays(true);
-  for (Slot slot = kCandidates; slot < world_.machines(); ++slot)
-    world_.host(slot).set_slow_freeze(active_.has(Fault::slow_freeze));
+  for (Slot slot = kCandidates; slot < world_.machines(); ++slot) world_.host(slot).set_slow_freeze(active_.has(Fault::slow_freeze));
   if (active_.has(Fault::clock_drift))
     for (Slot slot = 0; slot < world_.machines(); ++slot) {
       const auto drift = static_cast<std::int32_t>(rng_.below(3)) * kMostDrift - kMostDrift;
@@ -62,25 +60,17 @@ void Chaos::strike(Fault fault) {
       world_.slow_replies(candidate, upto(6s));
       return for_a_while(a_while(), [this, candidate] { world_.slow_replies(candidate, 0ns); });
     }
-    case Fault::slow_disk:
-      return slow_disks(a_while());
-    case Fault::partition:
-      return cut_for(council::links_across(rng_.next(), world_.machines()), "partition", a_while());
-    case Fault::isolate:
-      return cut_for(council::links_of(machine(), world_.machines()), "isolate", a_while());
-    case Fault::flapping:
-      return flap(slot, 3);
-    case Fault::one_way:
-      return one_way();
-    case Fault::shim_pause:
-      return pause_shim(slot);
+    case Fault::slow_disk: return slow_disks(a_while());
+    case Fault::partition: return cut_for(council::links_across(rng_.next(), world_.machines()), "partition", a_while());
+    case Fault::isolate: return cut_for(council::links_of(machine(), world_.machines()), "isolate", a_while());
+    case Fault::flapping: return flap(slot, 3);
+    case Fault::one_way: return one_way();
+    case Fault::shim_pause: return pause_shim(slot);
     case Fault::agent_pause:
       if (host.pause_agent()) for_a_while(a_while(), [&host] { host.resume_agent(); });
       return;
-    case Fault::coordinator_pause:
-      return pause_coordinator();
-    case Fault::deposed:
-      return depose();
+    case Fault::coordinator_pause: return pause_coordinator();
+    case Fault::deposed: return depose();
     case Fault::host_pause:
       if (active_.has(Fault::agent_kill) && rng_.chance(1, 3)) kill_agent(slot);
       if (host.pause_host()) for_a_while(a_while(), [&host] { host.resume_host(); });
@@ -92,12 +82,9 @@ void Chaos::strike(Fault fault) {
       if (!host.up()) return;
       host.power_off();
       return for_a_while(a_while(), [&host] { host.power_on(); });
-    case Fault::task_crash:
-      return host.crash_a_task(rng_);
-    case Fault::move:
-      return world_.move(static_cast<std::uint32_t>(rng_.below(kTasks)));
-    default:
-      return;
+    case Fault::task_crash: return host.crash_a_task(rng_);
+    case Fault::move: return world_.move(static_cast<std::uint32_t>(rng_.below(kTasks)));
+    default: return;
   }
 }
 

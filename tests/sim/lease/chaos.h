@@ -33,9 +33,7 @@ class Chaos {
   void for_a_while(Duration longest, std::function<void()> undo);
   Slot machine() { return static_cast<Slot>(rng_.below(world_.machines())); }
   Slot a_host() { return kCandidates + static_cast<Slot>(rng_.below(world_.machines() - kCandidates)); }
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
   // Short, about a lease, or long.
   Duration a_while() {
     constexpr Duration kLengths[] = {500ms, 6s, 14s, 25s};

@@ -128,10 +128,8 @@ void Coordinator::receive(Instant now, const Message& message) {
       grants_.request(now, {id_of(message.task, message.generation), message.nonce, member_id(message.member)}, out);
       return settle(now, out);
     }
-    case Kind::report:
-      return propose(now, message.report);
-    default:
-      return;
+    case Kind::report: return propose(now, message.report);
+    default: return;
   }
 }
 
@@ -213,10 +211,8 @@ void Coordinator::decide(Member member, bool decided) {
   for (std::uint32_t task = 0; task < kTasks; ++task) {
     const TaskRecord& t = applied_.tasks[task];
     if (t.ended || t.host != member) continue;
-    if (decided)
-      grants_.decided(id_of(task, t.generation));
-    else
-      grants_.restored(id_of(task, t.generation));
+    if (decided) grants_.decided(id_of(task, t.generation));
+    else grants_.restored(id_of(task, t.generation));
   }
 }
 

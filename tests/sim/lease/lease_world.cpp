@@ -12,38 +12,25 @@ namespace {
 
 using Kind = Message::Kind;
 
-constexpr const char* kKinds[] = {"vote?",   "vote",  "append", "append-reply", "copy",      "probe",
-                                  "alive",   "refused", "report", "request",     "granted",      "superseded"};
+constexpr const char* kKinds[] = {"vote?", "vote",    "append", "append-reply", "copy",    "probe",
+                                  "alive", "refused", "report", "request",      "granted", "superseded"};
 
 constexpr Counter<Figures> kCounters[] = {
-    {"events", &Figures::events},
-    {"messages", &Figures::messages},
-    {"rounds", &Figures::rounds},
-    {"granted", &Figures::granted},
-    {"superseded", &Figures::superseded},
-    {"placed", &Figures::placed},
-    {"by_lease", &Figures::by_lease},
-    {"by_grace", &Figures::by_grace},
-    {"by_exit", &Figures::by_exit},
-    {"by_boot", &Figures::by_boot},
-    {"starts", &Figures::starts},
-    {"freezes", &Figures::freezes},
-    {"thaws", &Figures::thaws},
-    {"kills", &Figures::kills},
-    {"unfenced", &Figures::unfenced},
-    {"guard_freezes", &Figures::guard_freezes},
-    {"excused", &Figures::excused},
-    {"refused", &Figures::refused},
+    {"events", &Figures::events},         {"messages", &Figures::messages},
+    {"rounds", &Figures::rounds},         {"granted", &Figures::granted},
+    {"superseded", &Figures::superseded}, {"placed", &Figures::placed},
+    {"by_lease", &Figures::by_lease},     {"by_grace", &Figures::by_grace},
+    {"by_exit", &Figures::by_exit},       {"by_boot", &Figures::by_boot},
+    {"starts", &Figures::starts},         {"freezes", &Figures::freezes},
+    {"thaws", &Figures::thaws},           {"kills", &Figures::kills},
+    {"unfenced", &Figures::unfenced},     {"guard_freezes", &Figures::guard_freezes},
+    {"excused", &Figures::excused},       {"refused", &Figures::refused},
 };
 
 }  // namespace
 
-void Figures::join(const Figures& run) {
-  join_counters(kCounters, *this, run);
-}
-nlohmann::json Figures::json() const {
-  return counters_json(kCounters, *this);
-}
+void Figures::join(const Figures& run) { join_counters(kCounters, *this, run); }
+nlohmann::json Figures::json() const { return counters_json(kCounters, *this); }
 
 LeaseWorld::LeaseWorld(RunOptions options)
     : options_(std::move(options)),
@@ -88,8 +75,7 @@ void LeaseWorld::mix(std::uint64_t value) {
 void LeaseWorld::note(const char* what, Slot machine, std::uint64_t detail) {
   mix(machine << 16 ^ detail);
   if (options_.trace)
-    std::printf("%s == m%u %s %llu\n", seconds_text(now_).c_str(), machine, what,
-                static_cast<unsigned long long>(detail));
+    std::printf("%s == m%u %s %llu\n", seconds_text(now_).c_str(), machine, what, static_cast<unsigned long long>(detail));
 }
 
 void LeaseWorld::violation(std::string_view invariant, std::string what) {
@@ -106,10 +92,9 @@ void LeaseWorld::send(Message message) {
   ++figures_.messages;
   mix(message.to << 8 ^ static_cast<std::uint64_t>(message.kind));
   if (options_.trace)
-    std::printf("%s m%u -> m%u %s term %llu round %llu member %u task %u.%u\n",
-                seconds_text(now_).c_str(), message.from, message.to, kKinds[static_cast<std::size_t>(message.kind)],
-                static_cast<unsigned long long>(message.term), static_cast<unsigned long long>(message.round),
-                message.member, message.task, message.generation);
+    std::printf("%s m%u -> m%u %s term %llu round %llu member %u task %u.%u\n", seconds_text(now_).c_str(), message.from, message.to,
+                kKinds[static_cast<std::size_t>(message.kind)], static_cast<unsigned long long>(message.term),
+                static_cast<unsigned long long>(message.round), message.member, message.task, message.generation);
   auto fate = links_.fate(message.from, message.to);
   if (fate.first && message.kind == Kind::append_reply) {
     const Duration slow = candidates_[message.from].slow_replies / 2;
@@ -131,10 +116,8 @@ void LeaseWorld::deliver(const Message& message) {
 void LeaseWorld::hear(Slot slot, const Message& message) {
   Candidate& candidate = candidates_[slot];
   const Instant local = candidate.clock.local(now_);
-  if (message.kind <= Kind::append_reply)
-    candidate.voter->receive(local, message);
-  else
-    candidate.coordinator->receive(local, message);
+  if (message.kind <= Kind::append_reply) candidate.voter->receive(local, message);
+  else candidate.coordinator->receive(local, message);
   settle(slot);
 }
 
@@ -183,9 +166,7 @@ void LeaseWorld::pause_candidate(Slot slot, bool on) {
   if (!clock_first) tick(slot);
 }
 
-void LeaseWorld::drift_candidate(Slot slot, std::int32_t per_million) {
-  candidates_[slot].clock.drift(now_, per_million);
-}
+void LeaseWorld::drift_candidate(Slot slot, std::int32_t per_million) { candidates_[slot].clock.drift(now_, per_million); }
 
 std::optional<Slot> LeaseWorld::coordinating() const {
   std::optional<Slot> found;
@@ -212,8 +193,7 @@ void LeaseWorld::need_leases() {
     const Instant local = candidates_[*slot].clock.local(now_);
     candidates_[*slot].coordinator->need_leases(local);
     for (const auto& each : hosts_)
-      for (Member member = each->forgotten(); member >> 8 != 0; member -= 0x100)
-        candidates_[*slot].coordinator->forget(local, member);
+      for (Member member = each->forgotten(); member >> 8 != 0; member -= 0x100) candidates_[*slot].coordinator->forget(local, member);
     settle(*slot);
   }
   after(5s, [this] { need_leases(); });  // it may have been lost

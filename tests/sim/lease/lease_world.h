@@ -36,9 +36,8 @@ struct RunOptions {
 };
 
 struct Figures {
-  std::uint64_t events = 0, messages = 0, rounds = 0, granted = 0, superseded = 0, placed = 0, by_lease = 0, by_grace = 0,
-                by_exit = 0, by_boot = 0, starts = 0, freezes = 0, thaws = 0, kills = 0, unfenced = 0, guard_freezes = 0,
-                excused = 0, refused = 0;
+  std::uint64_t events = 0, messages = 0, rounds = 0, granted = 0, superseded = 0, placed = 0, by_lease = 0, by_grace = 0, by_exit = 0,
+                by_boot = 0, starts = 0, freezes = 0, thaws = 0, kills = 0, unfenced = 0, guard_freezes = 0, excused = 0, refused = 0;
   void join(const Figures& run);
   nlohmann::json json() const;
 };
@@ -102,9 +101,7 @@ class LeaseWorld final : public WorldView, public Surroundings {
   void run_until(Instant end);
   void lose_for_good();
   void mix(std::uint64_t value);
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1))); }
 
   RunOptions options_;
   Rng rng_;

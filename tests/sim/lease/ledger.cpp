@@ -57,8 +57,6 @@ struct Apply {
 
 }  // namespace
 
-void apply(Ledger& ledger, const Command& command) {
-  std::visit(Apply{ledger}, command);
-}
+void apply(Ledger& ledger, const Command& command) { std::visit(Apply{ledger}, command); }
 
 }  // namespace dtrain::sim::lease

@@ -20,12 +20,8 @@ inline constexpr std::uint32_t kTasks = 2;
 
 // A host as a member of the cluster: with another disk it is another member.
 using Member = std::uint32_t;
-inline Slot slot_of(Member member) {
-  return member & 0xff;
-}
-inline Member next_member(Member member) {
-  return member + 0x100;
-}
+inline Slot slot_of(Member member) { return member & 0xff; }
+inline Member next_member(Member member) { return member + 0x100; }
 
 struct Version {
   std::uint64_t term = 0, index = 0;
@@ -37,13 +33,13 @@ enum class End : std::uint8_t { reported, rebooted, lease, grace, unbegun };  //
 struct TaskRecord {
   Generation generation = 0;  // 0: never placed
   Member host = 0;
-  std::uint64_t placed = 0;   // index of the entry that placed it there
-  Duration lease{0};          // as its host reported; 0: the host may run it without one
-  std::uint64_t leased = 0;   // index of the report that first named a lease
+  std::uint64_t placed = 0;  // index of the entry that placed it there
+  Duration lease{0};         // as its host reported; 0: the host may run it without one
+  std::uint64_t leased = 0;  // index of the report that first named a lease
   AttemptNumber attempt = 0;
-  bool staged = false;        // nothing begins before that
-  bool moving = false;        // being stopped, to begin on another host
-  bool ended = true;          // nothing of the assignment runs or will run
+  bool staged = false;  // nothing begins before that
+  bool moving = false;  // being stopped, to begin on another host
+  bool ended = true;    // nothing of the assignment runs or will run
   End why = End::unbegun;
 };
 
@@ -60,7 +56,7 @@ struct Ledger {
 };
 using LedgerCopy = std::shared_ptr<const Ledger>;
 
-struct Seen {  // of an assignment, by its host
+struct Seen {                 // of an assignment, by its host
   Generation generation = 0;  // 0: nothing
   AttemptNumber attempt = 0;
   Duration lease{0};

@@ -19,8 +19,8 @@ struct Message {
     append,
     append_reply,
     // Between a coordinator and hosts.
-    copy,     // of the ledger, as far as it is committed
-    probe,    // answered by the agent, or by the host's kernel where no agent listens
+    copy,   // of the ledger, as far as it is committed
+    probe,  // answered by the agent, or by the host's kernel where no agent listens
     alive,
     refused,  // connection refused
     report,
@@ -42,11 +42,7 @@ struct Message {
   std::uint64_t nonce = 0;
 };
 
-inline AssignmentId id_of(std::uint32_t task, Generation generation) {
-  return {1, generation, {"ps", task}};
-}
-inline MemberId member_id(Member member) {
-  return {1, member + 1};
-}
+inline AssignmentId id_of(std::uint32_t task, Generation generation) { return {1, generation, {"ps", task}}; }
+inline MemberId member_id(Member member) { return {1, member + 1}; }
 
 }  // namespace dtrain::sim::lease

@@ -20,21 +20,15 @@ Result<RunOutcome> run(const RunRequest& request) {
                 "lease: %llu seeds of %u hosts held, %.0f virtual seconds (%.0f per second), %llu grants, %llu "
                 "placements (%llu by lease, %llu by grace, %llu by exit, %llu by boot), %llu freezes, %llu killed unfrozen",
                 static_cast<unsigned long long>(report.seeds), options->nodes, report.virtual_seconds,
-                line["virtual_seconds_per_second"].get<double>(),
-                static_cast<unsigned long long>(report.figures.granted),
-                static_cast<unsigned long long>(report.figures.placed),
-                static_cast<unsigned long long>(report.figures.by_lease),
-                static_cast<unsigned long long>(report.figures.by_grace),
-                static_cast<unsigned long long>(report.figures.by_exit),
-                static_cast<unsigned long long>(report.figures.by_boot),
-                static_cast<unsigned long long>(report.figures.freezes),
+                line["virtual_seconds_per_second"].get<double>(), static_cast<unsigned long long>(report.figures.granted),
+                static_cast<unsigned long long>(report.figures.placed), static_cast<unsigned long long>(report.figures.by_lease),
+                static_cast<unsigned long long>(report.figures.by_grace), static_cast<unsigned long long>(report.figures.by_exit),
+                static_cast<unsigned long long>(report.figures.by_boot), static_cast<unsigned long long>(report.figures.freezes),
                 static_cast<unsigned long long>(report.figures.unfenced));
   return outcome_of(report, std::move(line), text, replay_command(*options, report.failed_seed));
 }
 
-std::vector<std::string> checkers() {
-  return LeaseWorld(RunOptions{}).checker_names();
-}
+std::vector<std::string> checkers() { return LeaseWorld(RunOptions{}).checker_names(); }
 
 }  // namespace
 
@@ -45,13 +39,11 @@ std::vector<std::string> rules() {
 }
 
 Report run_seeds(const RunOptions& base, SeedRange seeds) {
-  return run_worlds<LeaseWorld, Report>(
-      base, seeds, [](Report& report, const RunResult& run) { report.figures.join(run.figures); });
+  return run_worlds<LeaseWorld, Report>(base, seeds, [](Report& report, const RunResult& run) { report.figures.join(run.figures); });
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {
-  return sim::replay_command("lease", options.nodes, seed, options.duration, options.faults.text(),
-                             options.broken_rule);
+  return sim::replay_command("lease", options.nodes, seed, options.duration, options.faults.text(), options.broken_rule);
 }
 
 const World& lease_world() {

@@ -87,10 +87,8 @@ void SimHost::wake_agent() {
   for (const auto& shim : shims_) {
     if (!shim->guard) continue;
     task::GuardActions out;
-    if (shim->frozen)
-      shim->guard->frozen(local(), out);
-    else
-      shim->guard->wake(local(), out);
+    if (shim->frozen) shim->guard->frozen(local(), out);
+    else shim->guard->wake(local(), out);
     act(*shim, out);
   }
   follow_copy();
@@ -180,8 +178,7 @@ bool SimHost::leased(std::uint32_t task) const {
 void SimHost::follow_copy() {
   if (!agent_.found) return;
   const auto own = copy_->hosts.find(member_);
-  if (own != copy_->hosts.end() && agent_.report && own->second.life == agent_.life &&
-      own->second.sequence >= agent_.report->sequence) {
+  if (own != copy_->hosts.end() && agent_.report && own->second.life == agent_.life && own->second.sequence >= agent_.report->sequence) {
     agent_.report.reset();
     agent_.current = true;
   }
@@ -197,16 +194,13 @@ void SimHost::follow_copy() {
     }
   std::vector<std::uint32_t> unclaimed;
   for (const auto& shim : shims_)
-    if (work(shim->instance.task, shim->instance.generation) == nullptr && !shim->leaving)
-      unclaimed.push_back(shim->instance.number);
+    if (work(shim->instance.task, shim->instance.generation) == nullptr && !shim->leaving) unclaimed.push_back(shim->instance.number);
   for (const std::uint32_t number : unclaimed) end_shim(number);
   for (Work& each : agent_.works) advance(each, wanted(each.task, each.generation));
-  std::erase_if(agent_.works, [&](const Work& each) {
-    return each.phase == Work::Phase::over && wanted(each.task, each.generation) == nullptr;
-  });
-  const bool settled = std::all_of(shims_.begin(), shims_.end(), [&](const auto& shim) {
-    return wanted(shim->instance.task, shim->instance.generation) != nullptr;
-  });
+  std::erase_if(agent_.works,
+                [&](const Work& each) { return each.phase == Work::Phase::over && wanted(each.task, each.generation) == nullptr; });
+  const bool settled = std::all_of(shims_.begin(), shims_.end(),
+                                   [&](const auto& shim) { return wanted(shim->instance.task, shim->instance.generation) != nullptr; });
   const std::uint64_t lost = own != copy_->hosts.end() ? own->second.lost : 0;
   const bool back = lost != 0 && lost != agent_.said_back && settled;
   if (!agent_.report && (agent_.dirty || back)) {
@@ -215,8 +209,8 @@ void SimHost::follow_copy() {
     agent_.dirty = false;
     for (const Work& each : agent_.works)
       if (wanted(each.task, each.generation))
-        agent_.report->seen[each.task] = {each.generation, each.attempt, each.leased ? setting_.lease : 0ns, true,
-                                          each.phase == Work::Phase::over, each.rebooted};
+        agent_.report->seen[each.task] = {
+            each.generation, each.attempt, each.leased ? setting_.lease : 0ns, true, each.phase == Work::Phase::over, each.rebooted};
     report();
   }
   schedule_agent();
@@ -250,8 +244,7 @@ SimHost::Work SimHost::begin(std::uint32_t task, const TaskRecord& record) {
 void SimHost::launch(Work& work) {
   const bool lease = leased(work.task);
   const Instance instance{(self_ << 16) + ++numbers_, work.task, work.generation, self_};
-  shims_.push_back(
-      std::make_unique<Shim>(instance, task::Lease(lease_options(!lease), rng_.next() | 1, term_), !lease));
+  shims_.push_back(std::make_unique<Shim>(instance, task::Lease(lease_options(!lease), rng_.next() | 1, term_), !lease));
   if (lease) shims_.back()->guard.emplace(lease_options(false));
   work.shim = instance.number;
   work.leased = lease;
@@ -401,8 +394,7 @@ void SimHost::answered(const Message& message) {
     step(due, [&](task::LeaseActions& out) {
       taken = granted ? due.lease.granted(local(), nonce, epoch, out) : due.lease.superseded(local(), epoch, out);
     });
-    if (waited && due.lease.phase() == task::Lease::Phase::idle)
-      to_agent([this, number = due.instance.number] { refused(number); });
+    if (waited && due.lease.phase() == task::Lease::Phase::idle) to_agent([this, number = due.instance.number] { refused(number); });
     if (!taken) return;
     push_record(due);
     for (const auto& checker : world_.checkers()) checker->answer_taken(due.instance, epoch);
@@ -411,8 +403,7 @@ void SimHost::answered(const Message& message) {
 }
 
 void SimHost::push_record(const Shim& shim) {
-  to_agent([this, number = shim.instance.number, attempt = shim.started, runs = shim.exists,
-            until = shim.lease.until()] {
+  to_agent([this, number = shim.instance.number, attempt = shim.started, runs = shim.exists, until = shim.lease.until()] {
     Shim* due = find(number);
     if (due == nullptr || !due->guard) return;
     due->guard->told(attempt, runs, until);

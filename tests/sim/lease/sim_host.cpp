@@ -22,9 +22,8 @@ SimHost::Shim* SimHost::find(std::uint32_t number) {
   return it == shims_.end() ? nullptr : it->get();
 }
 SimHost::Shim* SimHost::find(std::uint32_t task, Generation generation) {
-  const auto it = std::find_if(shims_.begin(), shims_.end(), [&](const auto& s) {
-    return s->instance.task == task && s->instance.generation == generation;
-  });
+  const auto it = std::find_if(shims_.begin(), shims_.end(),
+                               [&](const auto& s) { return s->instance.task == task && s->instance.generation == generation; });
   return it == shims_.end() ? nullptr : it->get();
 }
 
@@ -143,8 +142,7 @@ void SimHost::became_frozen(Shim& shim) {
     due->guard->frozen(local(), out);
     act(*due, out);
   });
-  if (shim.exists && !shim.asleep())
-    step(shim, [&](task::LeaseActions& out) { shim.lease.frozen(local(), out); });
+  if (shim.exists && !shim.asleep()) step(shim, [&](task::LeaseActions& out) { shim.lease.frozen(local(), out); });
 }
 
 void SimHost::kill(Shim& shim) {
@@ -223,8 +221,7 @@ void SimHost::act(Shim& shim, const task::LeaseActions& out) {
     judge(shim);
     to_agent([this, number, attempt = shim.started] {
       for (Work& work : agent_.works)
-        if (work.shim == number && work.phase == Work::Phase::starting && work.attempt == attempt)
-          work.phase = Work::Phase::running;
+        if (work.shim == number && work.phase == Work::Phase::starting && work.attempt == attempt) work.phase = Work::Phase::running;
       follow_copy();
     });
   }
@@ -301,8 +298,7 @@ void SimHost::resume_shims() {
 }
 
 bool SimHost::runs(std::uint32_t task) const {
-  return std::any_of(shims_.begin(), shims_.end(),
-                     [&](const auto& shim) { return shim->instance.task == task && shim->executing; });
+  return std::any_of(shims_.begin(), shims_.end(), [&](const auto& shim) { return shim->instance.task == task && shim->executing; });
 }
 
 std::vector<Instance> SimHost::standing() const {

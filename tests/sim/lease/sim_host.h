@@ -31,8 +31,7 @@ class Surroundings {
 };
 
 struct HostFigures {
-  std::uint64_t starts = 0, freezes = 0, thaws = 0, kills = 0, unfenced = 0, guard_freezes = 0, excused = 0,
-                refused = 0;
+  std::uint64_t starts = 0, freezes = 0, thaws = 0, kills = 0, unfenced = 0, guard_freezes = 0, excused = 0, refused = 0;
 };
 
 class SimHost {
@@ -59,8 +58,9 @@ class SimHost {
   // The member that this host was before its disk was wiped, if nothing of that time is left. 0: none.
   Member forgotten() const {
     const bool is = agent_.alive && agent_.current && std::none_of(shims_.begin(), shims_.end(), [&](const auto& shim) {
-      return std::none_of(agent_.works.begin(), agent_.works.end(), [&](const Work& work) { return work.shim == shim->instance.number; });
-    });
+                      return std::none_of(agent_.works.begin(), agent_.works.end(),
+                                          [&](const Work& work) { return work.shim == shim->instance.number; });
+                    });
     return is && member_ >> 8 > 1 ? member_ - 0x100 : 0;
   }
   bool up() const { return up_; }
@@ -72,8 +72,7 @@ class SimHost {
  private:
   using Action = std::function<void()>;
   struct Shim {
-    Shim(const Instance& of, const task::Lease& fresh, bool begins_exempt)
-        : instance(of), lease(fresh), exempt(begins_exempt) {}
+    Shim(const Instance& of, const task::Lease& fresh, bool begins_exempt) : instance(of), lease(fresh), exempt(begins_exempt) {}
     Instance instance;
     task::Lease lease;
     std::optional<task::LeaseGuard> guard;  // the agent's
@@ -166,9 +165,7 @@ class SimHost {
 
   task::LeaseOptions lease_options(bool exempt) const;
   Instant local() const { return clock_.local(world_.now()); }
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1)));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count()) + 1))); }
 
   Slot self_;
   const Setting& setting_;

@@ -147,8 +147,7 @@ void Voter::receive(Instant now, const Message& message) {
         teach();
       }
       return;
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -16,13 +16,13 @@ constexpr std::uint32_t kDriftPerMillion = 10'000;  // 1 %
 constexpr Duration kLongRun = 1h, kLongMean = 60s;  // in a long run things happen this often
 
 bool starts_once(Fault fault) {
-  return fault == Fault::loss || fault == Fault::duplicate || fault == Fault::clock_drift ||
-         fault == Fault::stall_third || fault == Fault::mass_restart || fault == Fault::other_cluster;
+  return fault == Fault::loss || fault == Fault::duplicate || fault == Fault::clock_drift || fault == Fault::stall_third ||
+         fault == Fault::mass_restart || fault == Fault::other_cluster;
 }
 
 bool for_many(Fault fault) {
-  return fault == Fault::loss || fault == Fault::crash || fault == Fault::host_crash ||
-         fault == Fault::restart || fault == Fault::clock_drift || fault == Fault::mass_restart;
+  return fault == Fault::loss || fault == Fault::crash || fault == Fault::host_crash || fault == Fault::restart ||
+         fault == Fault::clock_drift || fault == Fault::mass_restart;
 }
 
 }  // namespace
@@ -39,11 +39,8 @@ void Chaos::draw(const FaultSet& permitted) {
     bool on = permitted.has(fault);
     if (permitted.is_all()) {
       if (nodes_ > kFewNodes)
-        on = for_many(fault) && (fault == Fault::mass_restart  ? die < 2
-                                 : fault == Fault::clock_drift ? die < 6
-                                                               : true);
-      else
-        on = fault == Fault::mass_restart || fault == Fault::stall_third ? die < 1 : die < 4;
+        on = for_many(fault) && (fault == Fault::mass_restart ? die < 2 : fault == Fault::clock_drift ? die < 6 : true);
+      else on = fault == Fault::mass_restart || fault == Fault::stall_third ? die < 1 : die < 4;
     }
     active_.set(fault, on);
   }
@@ -54,13 +51,9 @@ void Chaos::begin() {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
     if (!active_.has(fault)) continue;
-    mean_[i] = busy > kLongRun
-                   ? kLongMean
-                   : std::max<Duration>(busy / between(2s, 8s).count() * Duration(1s).count(), 2s);
-    if (starts_once(fault))
-      lasting(fault);
-    else
-      next(fault);
+    mean_[i] = busy > kLongRun ? kLongMean : std::max<Duration>(busy / between(2s, 8s).count() * Duration(1s).count(), 2s);
+    if (starts_once(fault)) lasting(fault);
+    else next(fault);
   }
 }
 
@@ -99,8 +92,7 @@ std::optional<std::uint32_t> Chaos::someone() {
 std::vector<std::uint32_t> Chaos::several(std::uint32_t most) {
   std::vector<std::uint32_t> chosen;
   for (std::uint64_t i = rng_.below(most) + 1; i > 0; --i)
-    if (const auto slot = someone(); slot && std::find(chosen.begin(), chosen.end(), *slot) == chosen.end())
-      chosen.push_back(*slot);
+    if (const auto slot = someone(); slot && std::find(chosen.begin(), chosen.end(), *slot) == chosen.end()) chosen.push_back(*slot);
   return chosen;
 }
 
@@ -122,9 +114,7 @@ bool Chaos::address_known(std::uint32_t slot) const {
   return true;
 }
 
-bool Chaos::may_lose_one() const {
-  return (lost_ + 1) * 5 <= nodes_ && world_.running(0) * 4 > nodes_ * 3;
-}
+bool Chaos::may_lose_one() const { return (lost_ + 1) * 5 <= nodes_ && world_.running(0) * 4 > nodes_ * 3; }
 
 void Chaos::come_back(std::uint32_t slot, Duration after) {
   coming_back_.push_back(slot);
@@ -154,11 +144,8 @@ void Chaos::strike(Fault fault) {
       ++lost_;
       fault == Fault::crash ? world_.kill(slot) : world_.vanish(slot);
       return;
-    case Fault::restart:
-      return restart(slot, soon);
-    case Fault::stop:
-      world_.stop(slot);
-      return come_back(slot, soon + 1s);
+    case Fault::restart: return restart(slot, soon);
+    case Fault::stop: world_.stop(slot); return come_back(slot, soon + 1s);
     case Fault::reboot:
       world_.vanish(slot);
       ++member.boot;
@@ -185,10 +172,8 @@ void Chaos::strike(Fault fault) {
       member.disk = member.old_disk;
       return come_back(slot, soon);
     case Fault::copied_disk:
-    case Fault::name_conflict:
-      return impostor(fault);
-    case Fault::pause:
-      return world_.pause(slot, rng_.chance(1, 2) ? between(100ms, 5s) : between(5s, 25s));
+    case Fault::name_conflict: return impostor(fault);
+    case Fault::pause: return world_.pause(slot, rng_.chance(1, 2) ? between(100ms, 5s) : between(5s, 25s));
     case Fault::partition: {
       std::vector<std::uint32_t> away;
       const std::uint64_t share = rng_.below(50) + 1;
@@ -196,8 +181,7 @@ void Chaos::strike(Fault fault) {
         if (rng_.below(100) < share) away.push_back(one);
       return partition(away, {}, 40s);
     }
-    case Fault::isolate:
-      return partition({slot}, {slot}, 25s);
+    case Fault::isolate: return partition({slot}, {slot}, 25s);
     case Fault::one_way: {
       const bool mute = rng_.chance(1, 2);
       const auto chosen_ones = several(std::max(1u, nodes_ / 20));
@@ -216,15 +200,12 @@ void Chaos::strike(Fault fault) {
       if (!may_lose_one()) return;
       ++lost_;
       return world_.leave(slot);
-    case Fault::churn:
-      return churn();
-    default:
-      return;
+    case Fault::churn: return churn();
+    default: return;
   }
 }
 
-void Chaos::cut(Duration longest, bool parts, std::function<void(Cuts&, bool)> set,
-                std::vector<std::uint32_t> unwell) {
+void Chaos::cut(Duration longest, bool parts, std::function<void(Cuts&, bool)> set, std::vector<std::uint32_t> unwell) {
   for (const std::uint32_t slot : unwell) world_.trouble(slot, true);
   world_.cut_begins();
   world_.note("cut of " + std::to_string(unwell.size()) + " members begins");
@@ -266,8 +247,7 @@ void Chaos::impostor(Fault fault) {
   const auto victim = someone();
   if (!victim) return;
   const std::uint32_t original = *victim;
-  const std::uint32_t slot =
-      world_.add_member(0, world_.member(original).name, world_.member(original).seeds);
+  const std::uint32_t slot = world_.add_member(0, world_.member(original).name, world_.member(original).seeds);
   SimMember& copy = world_.member(slot);
   copy.truth.impostor = true;
   const bool whole_disk = fault == Fault::copied_disk;
@@ -291,15 +271,12 @@ void Chaos::stall(std::uint32_t slot) {
 }
 
 void Chaos::mass_restart() {
-  const std::uint64_t share = nodes_ > kMassOfAll ? kMassPercent
-                              : rng_.chance(1, 2) ? 100
-                                                  : 50 + rng_.below(50);
+  const std::uint64_t share = nodes_ > kMassOfAll ? kMassPercent : rng_.chance(1, 2) ? 100 : 50 + rng_.below(50);
   const Duration within = between(100ms, 8s);
   const std::uint32_t slots = world_.slots();
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
     const Truth& truth = world_.truth(slot);
-    if (truth.cluster != 0 || !truth.runs || truth.impostor || truth.leaving || rng_.below(100) >= share)
-      continue;
+    if (truth.cluster != 0 || !truth.runs || truth.impostor || truth.leaving || rng_.below(100) >= share) continue;
     restart(slot, within + upto(4s));
   }
 }
@@ -308,8 +285,8 @@ void Chaos::other_cluster() {
   const std::uint32_t first = world_.slots(), count = 3 + static_cast<std::uint32_t>(rng_.below(3));
   for (std::uint32_t i = 0; i < count; ++i) {
     // Its seeds name a host of the first cluster too: that must refuse it.
-    const std::uint32_t slot = world_.add_member(
-        1, "o" + std::to_string(i), {"h" + std::to_string(first), "h" + std::to_string(first + 1), "h0"});
+    const std::uint32_t slot =
+        world_.add_member(1, "o" + std::to_string(i), {"h" + std::to_string(first), "h" + std::to_string(first + 1), "h0"});
     others_.push_back(slot);
     world_.member(slot).disk.founds = i == 0;
     world_.start(slot);
@@ -321,8 +298,7 @@ void Chaos::other_cluster() {
       const std::uint32_t other = others_[rng_.below(others_.size())];
       for (std::uint32_t slot = 0; slot < world_.slots(); ++slot) {
         const Truth& truth = world_.truth(slot);
-        const bool comes_back =
-            std::find(coming_back_.begin(), coming_back_.end(), slot) != coming_back_.end();
+        const bool comes_back = std::find(coming_back_.begin(), coming_back_.end(), slot) != coming_back_.end();
         if (truth.cluster != 0 || truth.runs || comes_back || !rng_.chance(1, 2)) continue;
         const std::uint32_t address = world_.network().address(slot);
         if (world_.network().slot_at(address) != slot) continue;
@@ -345,26 +321,20 @@ void Chaos::churn() {
   }
   const auto slot = someone();
   if (!slot || *slot < 3) return;  // the seeds stay
-  if (rng_.chance(1, 3))
-    world_.leave(*slot);
-  else if (rng_.chance(1, 2))
-    world_.kill(*slot);
-  else
-    world_.vanish(*slot);
+  if (rng_.chance(1, 3)) world_.leave(*slot);
+  else if (rng_.chance(1, 2)) world_.kill(*slot);
+  else world_.vanish(*slot);
 }
 
 void Chaos::lasting(Fault fault) {
   switch (fault) {
     case Fault::loss:
-      return world_.network().set_loss(
-          nodes_ > kFewNodes ? kLossOfMany : kLossPerMille[rng_.below(std::size(kLossPerMille))]);
-    case Fault::duplicate:
-      return world_.network().set_duplicates(10);
+      return world_.network().set_loss(nodes_ > kFewNodes ? kLossOfMany : kLossPerMille[rng_.below(std::size(kLossPerMille))]);
+    case Fault::duplicate: return world_.network().set_duplicates(10);
     case Fault::clock_drift:
       for (std::uint32_t slot = 0; slot < world_.slots(); ++slot)
-        world_.member(slot).clock.drift(world_.now(),
-                                        static_cast<std::int32_t>(rng_.below(2 * kDriftPerMillion + 1)) -
-                                            static_cast<std::int32_t>(kDriftPerMillion));
+        world_.member(slot).clock.drift(
+            world_.now(), static_cast<std::int32_t>(rng_.below(2 * kDriftPerMillion + 1)) - static_cast<std::int32_t>(kDriftPerMillion));
       return;
     case Fault::stall_third:
       for (std::uint32_t slot = 0; slot < world_.slots(); ++slot)
@@ -374,10 +344,8 @@ void Chaos::lasting(Fault fault) {
       return world_.after(upto(std::max<Duration>((until_ - world_.now()) * 2 / 3, 1s)), [this] {
         if (!over_) mass_restart();
       });
-    case Fault::other_cluster:
-      return other_cluster();
-    default:
-      return;
+    case Fault::other_cluster: return other_cluster();
+    default: return;
   }
 }
 

@@ -29,8 +29,7 @@ class Chaos {
   void come_back(std::uint32_t slot, Duration after);
   void lasting(Fault fault);
   // `parts`: when it ends, both sides' verdicts about each other meet.
-  void cut(Duration longest, bool parts, std::function<void(Cuts&, bool)> set,
-           std::vector<std::uint32_t> unwell);
+  void cut(Duration longest, bool parts, std::function<void(Cuts&, bool)> set, std::vector<std::uint32_t> unwell);
   void partition(std::vector<std::uint32_t> away, std::vector<std::uint32_t> unwell, Duration longest);
   void flip_flop(std::uint32_t a, std::uint32_t b, std::uint32_t times);
   void impostor(Fault fault);
@@ -45,9 +44,7 @@ class Chaos {
   bool may_lose_one() const;                     // for ever: enough of the others stay for a quorum
   // Ends what lasts after a random time up to `longest`, at the latest when the time of faults is over.
   void for_a_while(Duration longest, std::function<void()> undo);
-  Duration upto(Duration most) {
-    return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1));
-  }
+  Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
   Duration between(Duration least, Duration most) { return least + upto(most - least); }
 
   MembershipWorld& world_;

@@ -15,8 +15,7 @@ class Cuts {
   static constexpr unsigned kPartitions = 8;
   void part(std::uint32_t slot, unsigned partition, bool away) {
     const auto bit = static_cast<std::uint8_t>(1u << partition);
-    set(hosts_[slot].group,
-        static_cast<std::uint8_t>(away ? hosts_[slot].group | bit : hosts_[slot].group & ~bit));
+    set(hosts_[slot].group, static_cast<std::uint8_t>(away ? hosts_[slot].group | bit : hosts_[slot].group & ~bit));
   }
   void mute(std::uint32_t slot, bool on) { set(hosts_[slot].mute, on); }  // what it sends is lost
   void deaf(std::uint32_t slot, bool on) { set(hosts_[slot].deaf, on); }  // what is sent to it is lost
@@ -34,8 +33,7 @@ class Cuts {
   }
 
   bool blocked(std::uint32_t from, std::uint32_t to) const {
-    if (active_ > 0 && (hosts_[from].group != hosts_[to].group || hosts_[from].mute || hosts_[to].deaf))
-      return true;
+    if (active_ > 0 && (hosts_[from].group != hosts_[to].group || hosts_[from].mute || hosts_[to].deaf)) return true;
     return !pairs_.empty() && std::binary_search(pairs_.begin(), pairs_.end(), Pair(std::minmax(from, to)));
   }
   bool same_group(std::uint32_t a, std::uint32_t b) const { return hosts_[a].group == hosts_[b].group; }

@@ -6,9 +6,7 @@
 namespace dtrain::sim::membership {
 namespace {
 
-double rounded(double value) {
-  return static_cast<double>(static_cast<std::int64_t>(value * 100 + 0.5)) / 100;
-}
+double rounded(double value) { return static_cast<double>(static_cast<std::int64_t>(value * 100 + 0.5)) / 100; }
 
 }  // namespace
 

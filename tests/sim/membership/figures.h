@@ -33,8 +33,7 @@ struct Figures {
   std::uint64_t false_positives = 0;   // at fit members
   std::uint64_t false_suspicions = 0;  // of fit members, told by fit members
   std::uint64_t unfit_verdicts = 0;    // down or dead said of members that run, but are paused or cut off
-  std::uint64_t messages = 0, encoded = 0, encoded_bytes = 0, drops = 0, refutes = 0, conflicts = 0,
-                frozen = 0;
+  std::uint64_t messages = 0, encoded = 0, encoded_bytes = 0, drops = 0, refutes = 0, conflicts = 0, frozen = 0;
   std::uint64_t memory_bytes = 0, links = 0;  // most of one member
   std::uint64_t crashes = 0, restarts = 0, joins = 0, partitions = 0;
   double member_seconds = 0;  // running time of all members

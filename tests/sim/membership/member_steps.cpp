@@ -8,7 +8,7 @@ namespace dtrain::sim::membership {
 namespace {
 
 constexpr std::uint32_t kTicksInPlace = 1000;  // deadlines in a row that have passed already: a busy loop
-constexpr std::size_t kBookOfMany = 32;  // of a large cluster's members, on their simulated disks: memory
+constexpr std::size_t kBookOfMany = 32;        // of a large cluster's members, on their simulated disks: memory
 constexpr std::uint32_t kManyMembers = 200;
 constexpr Duration kResolveTakes = 5ms;
 }  // namespace
@@ -19,8 +19,8 @@ void MembershipWorld::mix(std::uint64_t value) {
 }
 
 void MembershipWorld::line(std::uint32_t slot, std::string_view mark, const std::string& text) {
-  std::printf("%s %s %.*s %s\n", seconds_text(now_).c_str(), members_[slot].name.c_str(),
-              static_cast<int>(mark.size()), mark.data(), text.c_str());
+  std::printf("%s %s %.*s %s\n", seconds_text(now_).c_str(), members_[slot].name.c_str(), static_cast<int>(mark.size()), mark.data(),
+              text.c_str());
 }
 
 void MembershipWorld::note(std::string text) {
@@ -64,15 +64,14 @@ void MembershipWorld::perform(std::uint32_t slot) {
       member.unsaved.book.shrink_to_fit();
     }
     if (!member.saving)
-      queue_.push(now_ + Duration(static_cast<std::int64_t>(rng_.below(Duration(10ms).count()))), What::saved,
-                  slot, network_.process(slot));
+      queue_.push(now_ + Duration(static_cast<std::int64_t>(rng_.below(Duration(10ms).count()))), What::saved, slot,
+                  network_.process(slot));
     member.saving = true;
   }
   for (gossip::Send& send : out_.sends) {
     ++figures_.messages;
     mix(send.body.index() ^ send.header.correlation << 4);
-    if (options_.trace)
-      line(slot, "->", (send.reply != 0 ? "answer" : send.to.text()) + " " + text_of(send.body));
+    if (options_.trace) line(slot, "->", (send.reply != 0 ? "answer" : send.to.text()) + " " + text_of(send.body));
     if (rng_.chance(1, encode_one_in_)) through_codec(send);
     network_.send(slot, std::move(send));
   }
@@ -116,8 +115,7 @@ void MembershipWorld::resolve(std::uint32_t slot) {
   if (!rng_.chance(1, 50)) {
     for (const std::string& seed : members_[slot].seeds) {
       const auto host = slots_by_host_.find(seed);
-      if (host != slots_by_host_.end())
-        resolved.endpoints.push_back({ip_text(network_.address(host->second)), SimNetwork::kPort});
+      if (host != slots_by_host_.end()) resolved.endpoints.push_back({ip_text(network_.address(host->second)), SimNetwork::kPort});
     }
   }
   network_.tell(slot, kResolveTakes, std::move(resolved));
@@ -129,11 +127,9 @@ void MembershipWorld::through_codec(gossip::Send& send) {
   ++figures_.encoded;
   figures_.encoded_bytes += header.size() + body.size();
   const std::string kind = text_of(send.body);
-  const std::size_t most =
-      wire::lane_of(send.body) == wire::Lane::gossip ? wire::kGossipMessageBytes : wire::kBulkMessageBytes;
+  const std::size_t most = wire::lane_of(send.body) == wire::Lane::gossip ? wire::kGossipMessageBytes : wire::kBulkMessageBytes;
   if (body.size() > most || header.size() > wire::kHeaderBytes) {
-    violation("message_fits",
-              kind + " of " + std::to_string(body.size()) + " bytes, " + std::to_string(most) + " are read");
+    violation("message_fits", kind + " of " + std::to_string(body.size()) + " bytes, " + std::to_string(most) + " are read");
     return;
   }
   if (send.header.type != send.body.index() + 1)
@@ -163,12 +159,10 @@ std::optional<wire::Drop> MembershipWorld::refused(std::uint32_t slot, const Mes
   if (!drop && message.join_link && !join && !answer) drop = wire::Drop::join_link;
   if (rng_.chance(1, encode_one_in_) && options_.broken_rule.empty()) {
     const wire::LinkAuth auth{true, message.join_link, message.header.sender};
-    const auto checked =
-        wire::check_header(wire::encode_header(message.header), 0, member.disk.id, cluster, auth);
+    const auto checked = wire::check_header(wire::encode_header(message.header), 0, member.disk.id, cluster, auth);
     if (checked.ok == drop.has_value() || (drop && checked.drop != *drop))
-      violation("header_checked_alike", std::string("wire says ") +
-                                            (checked.ok ? "ok" : to_string(checked.drop)) +
-                                            ", the simulator " + (drop ? to_string(*drop) : "ok"));
+      violation("header_checked_alike", std::string("wire says ") + (checked.ok ? "ok" : to_string(checked.drop)) + ", the simulator " +
+                                            (drop ? to_string(*drop) : "ok"));
   }
   return drop;
 }

@@ -30,9 +30,7 @@ class TraceLog final : public Log {
   const Instant& now_;
 };
 
-std::string cluster_name(std::uint32_t cluster) {
-  return cluster == 0 ? "lab" : "other";
-}
+std::string cluster_name(std::uint32_t cluster) { return cluster == 0 ? "lab" : "other"; }
 
 }  // namespace
 
@@ -47,8 +45,7 @@ MembershipWorld::MembershipWorld(RunOptions options)
 
 MembershipWorld::~MembershipWorld() = default;
 
-std::uint32_t MembershipWorld::add_member(std::uint32_t cluster, std::string name,
-                                          std::vector<std::string> seeds) {
+std::uint32_t MembershipWorld::add_member(std::uint32_t cluster, std::string name, std::vector<std::string> seeds) {
   const std::uint32_t slot = network_.add_host(fresh_address());
   SimMember& member = members_.emplace_back();
   member.truth.cluster = cluster;
@@ -60,8 +57,7 @@ std::uint32_t MembershipWorld::add_member(std::uint32_t cluster, std::string nam
   member.clock.boot(now_, std::chrono::seconds(rng_.below(1'000'000)));
   member.truth.identity.id = member.disk.id;
   member.truth.identity.name = member.name;
-  member.facts = {{wire::FactKey::resources, 0,
-                   "cpu=64000 memory=549755813888 gpus=8 labels=rack:" + std::to_string(slot % 40)},
+  member.facts = {{wire::FactKey::resources, 0, "cpu=64000 memory=549755813888 gpus=8 labels=rack:" + std::to_string(slot % 40)},
                   {wire::FactKey::free, 0, "cpu=64000 memory=549755813888 gpus=8"},
                   {wire::FactKey::council, 0, "member 0"}};
   slots_by_host_["h" + std::to_string(slot)] = slot;
@@ -85,7 +81,7 @@ std::unique_ptr<gossip::Membership> MembershipWorld::make_core(std::uint32_t slo
   self.new_cluster_id = {0xc1, member.truth.cluster + 1};
   self.seeds = member.seeds;
   self.facts = member.facts;
-  gossip::Options options;
+  gossip::MembershipOptions options;
   options.broken_rule = options_.broken_rule;
   return std::make_unique<gossip::Membership>(std::move(self), std::move(options), Rng(rng_.next()), *log_);
 }
@@ -109,8 +105,7 @@ void MembershipWorld::start(std::uint32_t slot) {
   member.tick_at = kNever;
   member.saving = false;
   ++changes_of_members_;
-  note("start " + member.name + " at " + truth.identity.address.text() + " life " +
-       std::to_string(member.disk.life));
+  note("start " + member.name + " at " + truth.identity.address.text() + " life " + std::to_string(member.disk.life));
   for (const auto& checker : checkers_) checker->started(slot);
   step(slot, gossip::Tick{});
 }
@@ -122,9 +117,7 @@ void MembershipWorld::end(std::uint32_t slot, End how) {
   note("end of " + member.name);
   if (!over_)
     for (const auto& checker : checkers_) checker->ended(slot, how);
-  if (now_ > steady_since_)
-    figures_.member_seconds +=
-        std::chrono::duration<double>(now_ - std::max(truth.started, steady_since_)).count();
+  if (now_ > steady_since_) figures_.member_seconds += std::chrono::duration<double>(now_ - std::max(truth.started, steady_since_)).count();
   const gossip::Counters& counters = member.core->counters();
   for (const auto drops : counters.drops) figures_.drops += drops;
   figures_.refutes += counters.refutes;
@@ -139,9 +132,7 @@ void MembershipWorld::end(std::uint32_t slot, End how) {
   member.core.reset();
 }
 
-void MembershipWorld::kill(std::uint32_t slot) {
-  end(slot, End::killed);
-}
+void MembershipWorld::kill(std::uint32_t slot) { end(slot, End::killed); }
 
 void MembershipWorld::vanish(std::uint32_t slot) {
   if (!members_[slot].truth.runs) network_.set_host_up(slot, false);
@@ -233,13 +224,10 @@ void MembershipWorld::tell_fact(std::uint32_t slot, wire::FactKey key, std::stri
   SimMember& member = members_[slot];
   if (!member.truth.runs || member.truth.paused) return;
   wire::Fact told{key, 0, std::move(value)};
-  const auto at = std::find_if(member.facts.begin(), member.facts.end(),
-                               [&](const wire::Fact& f) { return f.key == key; });
+  const auto at = std::find_if(member.facts.begin(), member.facts.end(), [&](const wire::Fact& f) { return f.key == key; });
   if (at != member.facts.end() && at->value == told.value) return;  // no news
-  if (at == member.facts.end())
-    member.facts.push_back(told);
-  else
-    *at = told;
+  if (at == member.facts.end()) member.facts.push_back(told);
+  else *at = told;
   for (const auto& checker : checkers_) checker->fact_told(slot, told);
   step(slot, gossip::FactChanged{key, told.value});
 }
@@ -274,12 +262,10 @@ void MembershipWorld::begin_joining() {
   for (std::uint32_t i = 0; i < options_.nodes; ++i) {
     const std::uint32_t slot = slots();
     std::vector<std::string> seeds;
-    for (std::uint32_t seed = 0; seed < std::min(kSeedHosts, options_.nodes); ++seed)
-      seeds.push_back("h" + std::to_string(seed));
+    for (std::uint32_t seed = 0; seed < std::min(kSeedHosts, options_.nodes); ++seed) seeds.push_back("h" + std::to_string(seed));
     add_member(0, "n" + std::to_string(i), std::move(seeds));
     members_[slot].disk.founds = i == 0;
-    after(i == 0 ? 0ns : Duration(static_cast<std::int64_t>(rng_.below(Duration(3s).count()))),
-          [this, slot] { start(slot); });
+    after(i == 0 ? 0ns : Duration(static_cast<std::int64_t>(rng_.below(Duration(3s).count()))), [this, slot] { start(slot); });
   }
 }
 
@@ -331,16 +317,13 @@ RunResult MembershipWorld::run() {
   const Duration length = std::max(options_.duration, kShortest);
   const Instant busy_until = now_ + (length - kConverge);
   const bool preloaded = options_.nodes >= kPreloadFrom;
-  if (preloaded)
-    begin_preloaded();
-  else
-    begin_joining();
+  if (preloaded) begin_preloaded();
+  else begin_joining();
   sample_later();
   Chaos chaos(*this, options_.faults, options_.nodes, Rng(rng_.next()), busy_until);
   steady_since_ = now_ + kSettle;
   after(kSettle, [this, &chaos] {
-    figures_.messages = figures_.encoded = figures_.encoded_bytes =
-        0;  // what the first joins cost is no steady cost
+    figures_.messages = figures_.encoded = figures_.encoded_bytes = 0;  // what the first joins cost is no steady cost
     figures_.member_seconds = 0;
     facts_later();
     chaos.begin();
@@ -369,10 +352,8 @@ void MembershipWorld::run_until(Instant end_at) {
     const Event event = queue_.pop();
     now_ = event.at;
     network_.advance(now_);
-    if (event.what == What::processor)
-      happen(processors_.next(now_, queue_));
-    else if (processors_.begins(event, now_, queue_))
-      happen(event);
+    if (event.what == What::processor) happen(processors_.next(now_, queue_));
+    else if (processors_.begins(event, now_, queue_)) happen(event);
   }
   if (!violation_) {
     now_ = std::max(now_, end_at);
@@ -382,9 +363,7 @@ void MembershipWorld::run_until(Instant end_at) {
 
 void MembershipWorld::happen(const Event& event) {
   switch (event.what) {
-    case What::tick:
-      on_tick(event);
-      break;
+    case What::tick: on_tick(event); break;
     case What::action: {
       const auto action = actions_.take(event.a);
       action();
@@ -409,8 +388,7 @@ void MembershipWorld::happen(const Event& event) {
       member.saving = false;
       break;
     }
-    default:
-      network_.handle(event);
+    default: network_.handle(event);
   }
 }
 
@@ -420,8 +398,7 @@ void MembershipWorld::after(Duration delay, std::function<void()> action) {
 
 std::uint32_t MembershipWorld::running(std::uint32_t cluster) const {
   std::uint32_t count = 0;
-  for (const SimMember& member : members_)
-    count += member.truth.runs && !member.truth.impostor && member.truth.cluster == cluster;
+  for (const SimMember& member : members_) count += member.truth.runs && !member.truth.impostor && member.truth.cluster == cluster;
   return count;
 }
 
@@ -434,8 +411,7 @@ std::optional<gossip::MemberView> MembershipWorld::seen(std::uint32_t slot, cons
   return members_[slot].core ? members_[slot].core->find(id) : std::nullopt;
 }
 
-void MembershipWorld::each_seen(std::uint32_t slot,
-                                const std::function<void(const gossip::MemberView&)>& visit) const {
+void MembershipWorld::each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const {
   if (members_[slot].core) members_[slot].core->each(visit);
 }
 

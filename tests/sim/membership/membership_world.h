@@ -93,8 +93,7 @@ class MembershipWorld final : public WorldView, private NetworkUser {
   bool lossless() const override { return network_.loss() == 0; }
   bool network_whole() const override { return cuts_ == 0 && now_ - whole_since_ >= Truth::kFit; }
   std::optional<gossip::MemberView> seen(std::uint32_t slot, const MemberId& id) const override;
-  void each_seen(std::uint32_t slot,
-                 const std::function<void(const gossip::MemberView&)>& visit) const override;
+  void each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const override;
   std::size_t memory_bytes(std::uint32_t slot) const override;
   Figures& figures() override { return figures_; }
   void violation(std::string_view invariant, std::string what) override;

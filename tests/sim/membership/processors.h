@@ -40,19 +40,14 @@ class Processors {
 
  private:
   static bool takes_time(What what) {
-    return what == What::message || what == What::handshake || what == What::connect || what == What::tick ||
-           what == What::input;
+    return what == What::message || what == What::handshake || what == What::connect || what == What::tick || what == What::input;
   }
   static Duration cost(What what) {
     switch (what) {
-      case What::message:
-        return kMessage;
-      case What::handshake:
-        return kHandshake;
-      case What::connect:
-        return kConnect;
-      default:
-        return kOther;
+      case What::message: return kMessage;
+      case What::handshake: return kHandshake;
+      case What::connect: return kConnect;
+      default: return kOther;
     }
   }
 

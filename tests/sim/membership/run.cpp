@@ -8,8 +8,7 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr std::uint32_t kCompareMost =
-    1000;  // members: larger clusters only take the time of smaller ones' code
+constexpr std::uint32_t kCompareMost = 1000;  // members: larger clusters only take the time of smaller ones' code
 
 Result<RunOutcome> run(const RunRequest& request) {
   const auto options = options_of<RunOptions>(request, "membership", MembershipWorld::kMostNodes);
@@ -25,15 +24,12 @@ Result<RunOutcome> run(const RunRequest& request) {
                 "membership: %llu seeds of %u members held, %.0f virtual seconds (%.0f per second), %llu events (%.0f/s), %llu "
                 "false positives",
                 static_cast<unsigned long long>(report.seeds), options->nodes, report.virtual_seconds,
-                line["virtual_seconds_per_second"].get<double>(),
-                static_cast<unsigned long long>(report.events), rate,
+                line["virtual_seconds_per_second"].get<double>(), static_cast<unsigned long long>(report.events), rate,
                 static_cast<unsigned long long>(report.figures.false_positives));
   return outcome_of(report, std::move(line), text, replay_command(*options, report.failed_seed));
 }
 
-std::vector<std::string> checkers() {
-  return MembershipWorld(RunOptions{}).checker_names();
-}
+std::vector<std::string> checkers() { return MembershipWorld(RunOptions{}).checker_names(); }
 
 }  // namespace
 
@@ -48,23 +44,18 @@ Report run_seeds(const RunOptions& base, SeedRange seeds) {
   };
   const auto replay = [&](std::uint64_t seed) { return replay_command(base, seed); };
   const std::uint64_t compare_every = base.trace || base.nodes > kCompareMost ? 0 : kCompareEvery;
-  run_each_seed(report, seeds, compare_every, run, replay,
-                [&](const RunResult& result) { report.figures.join_run(result.figures); });
+  run_each_seed(report, seeds, compare_every, run, replay, [&](const RunResult& result) { report.figures.join_run(result.figures); });
   return report;
 }
 
 std::string replay_command(const RunOptions& options, std::uint64_t seed) {
-  return sim::replay_command("membership", options.nodes, seed, options.duration, options.faults.text(),
-                             options.broken_rule);
+  return sim::replay_command("membership", options.nodes, seed, options.duration, options.faults.text(), options.broken_rule);
 }
 
 const World& membership_world() {
-  static const World world{"membership",
-                           "up to ten thousand agents, the network between them, and faults",
-                           gossip::Rules::names,
-                           FaultSet::all_names,
-                           checkers,
-                           run};
+  static const World world{
+      "membership", "up to ten thousand agents, the network between them, and faults", gossip::Rules::names, FaultSet::all_names, checkers,
+      run};
   return world;
 }
 

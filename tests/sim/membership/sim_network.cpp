@@ -7,8 +7,8 @@ namespace dtrain::sim::membership {
 namespace {
 
 constexpr Duration kLatencyLeast = 100us, kLatencySpread = 900us;  // one way
-constexpr Duration kSlowExtra = 18ms;    // one packet in a hundred is up to this much slower
-constexpr Duration kRetransmit = 200ms;  // Linux' least retransmission timeout; doubles
+constexpr Duration kSlowExtra = 18ms;                              // one packet in a hundred is up to this much slower
+constexpr Duration kRetransmit = 200ms;                            // Linux' least retransmission timeout; doubles
 constexpr Duration kGiveUp = kRetransmit + 5s;  // TCP_MAXRT of agent/net, which Linux counts from the first time that it tries again
 constexpr Duration kConnectTimeout = 1s;
 constexpr Duration kReconnectLeast = 100ms, kReconnectMost = 1s;
@@ -36,8 +36,7 @@ std::uint64_t pack(std::uint32_t owner, std::uint32_t key, std::uint32_t connect
 }  // namespace
 
 std::string ip_text(std::uint32_t address) {
-  return "10." + std::to_string(address >> 16 & 255) + "." + std::to_string(address >> 8 & 255) + "." +
-         std::to_string(address & 255);
+  return "10." + std::to_string(address >> 16 & 255) + "." + std::to_string(address >> 8 & 255) + "." + std::to_string(address & 255);
 }
 
 std::uint32_t address_of(const wire::Endpoint& endpoint) {
@@ -107,10 +106,8 @@ void SimNetwork::end_process(std::uint32_t slot) {
   for (const std::uint32_t owner : port.inbound) {
     for (std::uint32_t kind = 0; kind < kLinkKinds; ++kind) {
       const Link* link = find(owner, key_of(port.address, static_cast<LinkKind>(kind)));
-      if (link == nullptr || link->state != State::up || link->peer != slot || link->peer_process != ended)
-        continue;
-      if (!cut(slot, owner) && !lost())
-        queue_.push(now_ + latency(), What::reset, owner, link->key, link->connection);
+      if (link == nullptr || link->state != State::up || link->peer != slot || link->peer_process != ended) continue;
+      if (!cut(slot, owner) && !lost()) queue_.push(now_ + latency(), What::reset, owner, link->key, link->connection);
     }
   }
   port.inbound.clear();
@@ -135,8 +132,7 @@ void SimNetwork::resume(std::uint32_t slot) {
 
 SimNetwork::Link* SimNetwork::find(std::uint32_t slot, std::uint32_t key) {
   auto& links = ports_[slot].links;
-  const auto at = std::lower_bound(links.begin(), links.end(), key,
-                                   [](const Link& link, std::uint32_t k) { return link.key < k; });
+  const auto at = std::lower_bound(links.begin(), links.end(), key, [](const Link& link, std::uint32_t k) { return link.key < k; });
   return at != links.end() && at->key == key ? &*at : nullptr;
 }
 
@@ -152,8 +148,7 @@ SimNetwork::Link& SimNetwork::open(std::uint32_t slot, std::uint32_t key) {
   fresh.key = key;
   fresh.used = now_;
   fresh.connection = ++port.connections;
-  const auto at = std::lower_bound(port.links.begin(), port.links.end(), key,
-                                   [](const Link& l, std::uint32_t k) { return l.key < k; });
+  const auto at = std::lower_bound(port.links.begin(), port.links.end(), key, [](const Link& l, std::uint32_t k) { return l.key < k; });
   Link& link = *port.links.insert(at, std::move(fresh));
   queue_.push(now_ + latency(), What::connect, slot, key, link.connection);
   return link;
@@ -193,8 +188,7 @@ void SimNetwork::keep(std::uint32_t slot, const gossip::KeepLinks& links) {
   Port& port = ports_[slot];
   port.kept.clear();
   for (const gossip::Peer& peer : links.peers)
-    if (const std::uint32_t address = address_of(peer.address); address != 0)
-      port.kept.push_back(key_of(address, LinkKind::gossip));
+    if (const std::uint32_t address = address_of(peer.address); address != 0) port.kept.push_back(key_of(address, LinkKind::gossip));
   std::sort(port.kept.begin(), port.kept.end());
   port.kept.erase(std::unique(port.kept.begin(), port.kept.end()), port.kept.end());
   for (const std::uint32_t key : port.kept)
@@ -208,8 +202,8 @@ void SimNetwork::send(std::uint32_t slot, gossip::Send&& send) {
     const auto owner = static_cast<std::uint32_t>((send.reply >> 40) - 1);
     Link* link = find(owner, static_cast<std::uint32_t>(send.reply >> 12 & 0xfffffff));
     // The connection is gone, so the answer has no receiver.
-    if (link == nullptr || link->state != State::up || (link->connection & 0xfff) != (send.reply & 0xfff) ||
-        link->peer != slot || link->peer_process != ports_[slot].process)
+    if (link == nullptr || link->state != State::up || (link->connection & 0xfff) != (send.reply & 0xfff) || link->peer != slot ||
+        link->peer_process != ports_[slot].process)
       return;
     transmit(owner, *link, false, messages_.put(std::move(message)));
     return;
@@ -243,10 +237,8 @@ void SimNetwork::transmit(std::uint32_t owner, Link& link, bool forward, std::ui
   Pipe& pipe = forward ? link.out : link.back;
   const std::uint32_t from = forward ? owner : link.peer, to = forward ? link.peer : owner;
   if (pipe.stall) {
-    if (pipe.stall->messages.size() < kStalled)
-      pipe.stall->messages.push_back(message);
-    else
-      messages_.drop(message);
+    if (pipe.stall->messages.size() < kStalled) pipe.stall->messages.push_back(message);
+    else messages_.drop(message);
     return;
   }
   if (cut(from, to)) {
@@ -254,8 +246,7 @@ void SimNetwork::transmit(std::uint32_t owner, Link& link, bool forward, std::ui
     queue_.push(now_ + kRetransmit, What::retransmit, owner, link.key, link.connection, forward);
     return;
   }
-  if (ports_[link.peer].process !=
-      link.peer_process) {  // the peer restarted or is gone: its kernel does not know the connection
+  if (ports_[link.peer].process != link.peer_process) {  // the peer restarted or is gone: its kernel does not know the connection
     messages_.drop(message);
     queue_.push(now_ + 2 * latency(), What::reset, owner, link.key, link.connection);
     return;
@@ -309,7 +300,8 @@ void SimNetwork::try_again(std::uint32_t slot, Link& link, Duration after) {
     link.queued.clear();
   }
   const auto& kept = ports_[slot].kept;
-  if (now_ - link.used >= (key_of(address_in(link.key), LinkKind::anew) == link.key ? kAnewTime : kIdleTime) && !std::binary_search(kept.begin(), kept.end(), link.key)) {
+  if (now_ - link.used >= (key_of(address_in(link.key), LinkKind::anew) == link.key ? kAnewTime : kIdleTime) &&
+      !std::binary_search(kept.begin(), kept.end(), link.key)) {
     close(slot, link);
     return;
   }
@@ -434,39 +426,29 @@ void SimNetwork::tell(std::uint32_t slot, Duration after, gossip::Input input) {
 
 void SimNetwork::handle(const Event& event) {
   Port& port = ports_[event.slot];
-  const bool of_process = event.what == What::message || event.what == What::input ||
-                          event.what == What::connect || event.what == What::handshake;
+  const bool of_process =
+      event.what == What::message || event.what == What::input || event.what == What::connect || event.what == What::handshake;
   if (port.paused && of_process) {
-    if (port.held.size() < kHeld)
-      port.held.push_back(event);
-    else if (event.what == What::message)
-      messages_.drop(event.a);
-    else if (event.what == What::input)
-      told_.drop(event.a);
+    if (port.held.size() < kHeld) port.held.push_back(event);
+    else if (event.what == What::message) messages_.drop(event.a);
+    else if (event.what == What::input) told_.drop(event.a);
     return;
   }
   switch (event.what) {
-    case What::message:
-      return on_message(event);
-    case What::connect:
-      return on_connect(event);
-    case What::handshake:
-      return on_handshake(event);
-    case What::retransmit:
-      return on_retransmit(event);
-    case What::unanswered:
-      return on_unanswered(event);
+    case What::message: return on_message(event);
+    case What::connect: return on_connect(event);
+    case What::handshake: return on_handshake(event);
+    case What::retransmit: return on_retransmit(event);
+    case What::unanswered: return on_unanswered(event);
     case What::reset:
-      if (Link* link = find(event.slot, event.a, event.b); link != nullptr && link->state == State::up)
-        lose(event.slot, *link);
+      if (Link* link = find(event.slot, event.a, event.b); link != nullptr && link->state == State::up) lose(event.slot, *link);
       return;
     case What::input: {
       const Told told = told_.take(event.a);
       if (port.listening && port.process == told.process) user_.happened(event.slot, told.input);
       return;
     }
-    default:
-      return;
+    default: return;
   }
 }
 

@@ -125,9 +125,7 @@ class SimNetwork {
   void on_message(const Event& event);
   void drop_waiting(Link& link);
   void break_by_sender(std::uint32_t slot, Link& link, bool forward);
-  bool cut(std::uint32_t from, std::uint32_t to) const {
-    return !ports_[to].up || !ports_[from].up || cuts_.blocked(from, to);
-  }
+  bool cut(std::uint32_t from, std::uint32_t to) const { return !ports_[to].up || !ports_[from].up || cuts_.blocked(from, to); }
   bool lost() { return loss_ > 0 && rng_.chance(loss_, 1000); }
   Duration latency();
   // What retransmission adds to one packet; more than kGiveUp: the connection is cut.

@@ -11,8 +11,7 @@ namespace dtrain::sim::membership {
 class Spread {
  public:
   // All members of the cluster that are fit now must learn of it, except `except`.
-  Spread(const WorldView& world, std::uint32_t cluster, std::uint32_t except)
-      : begin_(world.now()), waiting_(world.slots()) {
+  Spread(const WorldView& world, std::uint32_t cluster, std::uint32_t except) : begin_(world.now()), waiting_(world.slots()) {
     for (std::uint32_t slot = 0; slot < world.slots(); ++slot) {
       if (slot == except || world.truth(slot).cluster != cluster || !world.fit(slot)) continue;
       waiting_[slot] = true;

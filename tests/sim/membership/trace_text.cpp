@@ -5,35 +5,30 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr std::string_view kBodies[] = {"join",         "join-reply",     "ping",      "pong",
-                                        "ping-request", "nack",           "probe-now", "gossip",
-                                        "sync-root",    "sync-summaries", "sync-rows"};
+constexpr std::string_view kBodies[] = {"join",      "join-reply", "ping",      "pong",           "ping-request", "nack",
+                                        "probe-now", "gossip",     "sync-root", "sync-summaries", "sync-rows"};
 static_assert(std::size(kBodies) == std::variant_size_v<wire::GossipBody>);
 constexpr std::string_view kChanges[] = {
     "alive", "suspect",          "down",   "dead",   "left",   "restarted", "rebooted", "refute", "conflict",
     "fact",  "address-mismatch", "joined", "frozen", "thawed", "stalled"};
-constexpr std::string_view kInputs[] = {
-    "received", "dropped",  "link-lost", "link-up", "gone-checked", "send-failed", "seeds-resolved",
-    "fact",     "identity", "leave",     "remove",  "stop",         "tick",           "others-lost"};
+constexpr std::string_view kInputs[] = {"received", "dropped",  "link-lost", "link-up", "gone-checked", "send-failed", "seeds-resolved",
+                                        "fact",     "identity", "leave",     "remove",  "stop",         "tick",        "others-lost"};
 static_assert(std::size(kInputs) == std::variant_size_v<gossip::Input>);
 constexpr std::string_view kRumours[] = {"alive", "suspect", "gone", "down", "dead", "left", "fact"};
 static_assert(std::size(kRumours) == static_cast<std::size_t>(enum_last(wire::RumourKind{})) + 1);
 constexpr std::string_view kAnswers[] = {"refused", "accepts", "silent"};
 constexpr std::size_t kShown = 16;  // rumours and rows shown of one message
 
-std::string short_id(const MemberId& id) {
-  return id.text().substr(0, 6);
-}
+std::string short_id(const MemberId& id) { return id.text().substr(0, 6); }
 
 void add(std::string& text, const std::vector<wire::Rumour>& rumours) {
   for (std::size_t i = 0; i < rumours.size() && i < kShown; ++i) {
     const wire::Rumour& rumour = rumours[i];
     text += (i == 0 ? " {" : ", ") + std::string(kRumours[static_cast<std::size_t>(rumour.kind)]) + " " +
-            (rumour.identity ? rumour.identity->name : short_id(rumour.subject)) + " " +
-            std::to_string(rumour.incarnation);
+            (rumour.identity ? rumour.identity->name : short_id(rumour.subject)) + " " + std::to_string(rumour.incarnation);
     if (rumour.fact)
-      text += " key " + std::to_string(static_cast<int>(rumour.fact->key)) + " version " +
-              std::to_string(rumour.fact->version) + " " + rumour.fact->value;
+      text += " key " + std::to_string(static_cast<int>(rumour.fact->key)) + " version " + std::to_string(rumour.fact->version) + " " +
+              rumour.fact->value;
     if (!rumour.from.none()) text += " by " + short_id(rumour.from);
   }
   if (!rumours.empty()) text += rumours.size() > kShown ? ", ...}" : "}";
@@ -48,8 +43,8 @@ std::string facts_of(const wire::Row& row) {
 
 void add(std::string& text, const std::vector<wire::Row>& rows) {
   for (std::size_t i = 0; i < rows.size() && i < kShown; ++i)
-    text += (i == 0 ? " [" : ", ") + (rows[i].identity ? rows[i].identity->name : std::string("?")) + " " +
-            wire::to_string(rows[i].state) + " " + std::to_string(rows[i].incarnation) + facts_of(rows[i]);
+    text += (i == 0 ? " [" : ", ") + (rows[i].identity ? rows[i].identity->name : std::string("?")) + " " + wire::to_string(rows[i].state) +
+            " " + std::to_string(rows[i].incarnation) + facts_of(rows[i]);
   if (!rows.empty()) text += rows.size() > kShown ? ", ...]" : "]";
 }
 
@@ -64,8 +59,7 @@ std::string text_of(const wire::GossipBody& body) {
         if constexpr (requires { b.rows.front().identity; }) add(text, b.rows);
         if constexpr (std::is_same_v<B, wire::Join>) add(text, {b.self});
         if constexpr (std::is_same_v<B, wire::JoinReply>)
-          text +=
-              b.refused.empty() ? " welcome, accused " + std::to_string(b.accused) : " refused: " + b.refused;
+          text += b.refused.empty() ? " welcome, accused " + std::to_string(b.accused) : " refused: " + b.refused;
         if constexpr (requires { b.sequence; }) text += " #" + std::to_string(b.sequence);
       },
       body);
@@ -74,8 +68,7 @@ std::string text_of(const wire::GossipBody& body) {
 
 std::string text_of(const gossip::Input& input) {
   std::string text(kInputs[input.index()]);
-  if (const auto* received = std::get_if<gossip::Received>(&input))
-    text = text_of(received->body) + " from " + received->observed_ip;
+  if (const auto* received = std::get_if<gossip::Received>(&input)) text = text_of(received->body) + " from " + received->observed_ip;
   if (const auto* dropped = std::get_if<gossip::Dropped>(&input))
     text += std::string(" ") + to_string(dropped->why) + " from " + dropped->from_ip;
   if (const auto* lost = std::get_if<gossip::LinkLost>(&input)) text += " " + lost->to.text();

@@ -18,9 +18,8 @@ TEST(MemberId, IsWrittenAs32Digits) {
 
 TEST(MemberId, ReadsNothingElse) {
   for (const std::string& text :
-       {std::string(), std::string(31, '1'), std::string(33, '1'), std::string(31, '1') + "g",
-        std::string(31, '1') + "A", std::string(31, '1') + " ", "0x" + std::string(30, '1'),
-        std::string(16, '1') + std::string(16, '\0')})
+       {std::string(), std::string(31, '1'), std::string(33, '1'), std::string(31, '1') + "g", std::string(31, '1') + "A",
+        std::string(31, '1') + " ", "0x" + std::string(30, '1'), std::string(16, '1') + std::string(16, '\0')})
     EXPECT_FALSE(MemberId::parse(text)) << text;
 }
 
@@ -29,8 +28,7 @@ RC_GTEST_PROP(MemberId, SurvivesText, (std::uint64_t high, std::uint64_t low)) {
   RC_ASSERT(MemberId::parse(id.text()) == id);
 }
 
-RC_GTEST_PROP(MemberId, SortsAsItsTextDoes,
-              (std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d)) {
+RC_GTEST_PROP(MemberId, SortsAsItsTextDoes, (std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d)) {
   const MemberId one{a, b}, other{c % 3 == 0 ? a : c, d};
   RC_ASSERT((one < other) == (one.text() < other.text()));
 }

@@ -32,7 +32,7 @@ class Consequences : public LedgerWorld {
     }
     ASSERT_EQ(job(id).state, JobState::running);
   }
-  void report_of_n2(std::vector<TaskObservation> tasks) { apply(CommandType::report, Report{"n2", std::move(tasks), 0, 0, "n2"}); }
+  void report_of_n2(std::vector<TaskObservation> tasks) { apply(CommandType::report, HostReport{"n2", std::move(tasks), 0, 0, "n2"}); }
   TaskObservation ended_with_its_host(JobId id) {
     TaskObservation o = died(id, kPs, TaskState::backoff, 15);
     o.exit->with_host = o.spared = true;
@@ -113,7 +113,7 @@ TEST_F(Consequences, TheLossOfAHostThatWasStoppedInOrderCostsNothing) {
     apply(CommandType::host_lost, HostLost{"n2", "n2", true, 0, ordered});
     EXPECT_EQ(job(id).state, ordered ? JobState::recovering : JobState::failed) << job(id).reason;
     EXPECT_EQ(job(id).budget_spent, 0u);
-    apply(CommandType::report, Report{"n2", {}, 1, 1, "n2", ledger_.state().lost.at("n2").index});
+    apply(CommandType::report, HostReport{"n2", {}, 1, 1, "n2", ledger_.state().lost.at("n2").index});
     act(id, ActionKind::cancel);
     everything_ends(id);
   }

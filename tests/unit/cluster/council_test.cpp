@@ -29,8 +29,7 @@ void expect_change(const CouncilStep& step, ChangeKind kind, const MemberId& mem
 }
 
 TEST(Council, SizesByTheNumberOfMembers) {
-  const std::vector<std::pair<std::size_t, std::size_t>> sizes = {{1, 1}, {2, 1},  {3, 3},
-                                                                  {9, 3}, {10, 5}, {200, 5}};
+  const std::vector<std::pair<std::size_t, std::size_t>> sizes = {{1, 1}, {2, 1}, {3, 3}, {9, 3}, {10, 5}, {200, 5}};
   for (const auto& [members, voters] : sizes) {
     const CouncilWorld world = grown(members);
     EXPECT_EQ(world.voters(), voters) << members;
@@ -154,8 +153,7 @@ TEST(Council, WhoLeftGoesAtOnce) {
   world.leave(CouncilWorld::id(2));
   expect_change(world.ask(), ChangeKind::remove, CouncilWorld::id(2));
   EXPECT_TRUE(world.settle());
-  EXPECT_EQ(world.configuration().voters,
-            (std::vector<MemberId>{CouncilWorld::id(1), CouncilWorld::id(3), CouncilWorld::id(4)}));
+  EXPECT_EQ(world.configuration().voters, (std::vector<MemberId>{CouncilWorld::id(1), CouncilWorld::id(3), CouncilWorld::id(4)}));
 }
 
 TEST(Council, WhoLeavesIsReplacedFirstWhereItIsNeeded) {
@@ -301,8 +299,7 @@ TEST(Council, SpreadByZoneAndProvenFirst) {
   world.pass(1h);
   world.join("d");  // alone in its zone, but new
   EXPECT_TRUE(world.settle());
-  EXPECT_EQ(world.configuration().voters,
-            (std::vector<MemberId>{CouncilWorld::id(1), CouncilWorld::id(4), CouncilWorld::id(5)}));
+  EXPECT_EQ(world.configuration().voters, (std::vector<MemberId>{CouncilWorld::id(1), CouncilWorld::id(4), CouncilWorld::id(5)}));
 }
 
 TEST(Council, TheNewAreTakenWhereNobodyElseIs) {
@@ -329,8 +326,7 @@ TEST(Council, AMemberThatIsNotKnownYetCountsAsDead) {
   view.self = CouncilWorld::id(1);
   view.configuration.voters = {CouncilWorld::id(1), CouncilWorld::id(2), CouncilWorld::id(3)};
   view.members.push_back({CouncilWorld::id(1), "h1", "", State::alive, {}, false});
-  for (const std::uint64_t n : {2u, 3u})
-    view.followers.push_back({CouncilWorld::id(n), true, 5, 6, false, 1s});
+  for (const std::uint64_t n : {2u, 3u}) view.followers.push_back({CouncilWorld::id(n), true, 5, 6, false, 1s});
   view.last_index = 5;
   EXPECT_TRUE(next_council_step(view, Instant{1h}, {}).rests());
 }
@@ -360,8 +356,7 @@ void something_happens(CouncilWorld& world, Rng& rng, const Chance& chance) {
     case 5:
     case 6:
       // Not the last one: nobody would be left to lead.
-      if (state == State::alive && rng.chance(1, 3) && world.members().size() > 3)
-        world.leave(who, rng.chance(1, 2));
+      if (state == State::alive && rng.chance(1, 3) && world.members().size() > 3) world.leave(who, rng.chance(1, 2));
       return;
     default:
       if (rng.chance(1, 3)) world.set_never(who, rng.chance(1, 3));
@@ -370,8 +365,7 @@ void something_happens(CouncilWorld& world, Rng& rng, const Chance& chance) {
 
 std::size_t eligible(const CouncilWorld& world) {
   std::size_t count = 0;
-  for (const auto& [id, member] : world.members())
-    count += member.known.state == State::alive && !member.known.never ? 1 : 0;
+  for (const auto& [id, member] : world.members()) count += member.known.state == State::alive && !member.known.never ? 1 : 0;
   return count;
 }
 

@@ -27,8 +27,7 @@ class CouncilWorld {
   MemberId join(std::string zone = "") {
     const MemberId fresh = id(++joined_);
     Member member;
-    member.known = {fresh, "h" + std::to_string(joined_), std::move(zone), CouncilMember::State::alive, now_,
-                    false};
+    member.known = {fresh, "h" + std::to_string(joined_), std::move(zone), CouncilMember::State::alive, now_, false};
     members_[fresh] = member;
     if (joined_ == 1) {
       configuration_.voters = {fresh};
@@ -93,8 +92,7 @@ class CouncilWorld {
       for (const MemberId& who : *ids) {
         if (who == leader_) continue;
         const Member& member = members_.at(who);
-        view.followers.push_back(
-            {who, configuration_.votes(who), member.match, member.match + 1, false, now_ - member.heard});
+        view.followers.push_back({who, configuration_.votes(who), member.match, member.match + 1, false, now_ - member.heard});
       }
     return view;
   }
@@ -112,8 +110,7 @@ class CouncilWorld {
     const raft::Refusal refusal = raft::changed(configuration_, step.change, step.member, after);
     if (refusal != raft::Refusal::none) return refusal;
     if (!after.votes(leader_)) return raft::Refusal::transferring;
-    if (step.change == raft::ChangeKind::promote && members_[step.member].match < kLastIndex)
-      return raft::Refusal::not_caught_up;
+    if (step.change == raft::ChangeKind::promote && members_[step.member].match < kLastIndex) return raft::Refusal::not_caught_up;
     if (step.change == raft::ChangeKind::add_learner) members_[step.member].heard = now_;
     configuration_ = after;
     return raft::Refusal::none;

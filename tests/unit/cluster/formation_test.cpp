@@ -266,8 +266,7 @@ TEST(Formation, WithoutIsRefusedWhereItMakesNoSense) {
     const Status status = founders.core(0).form_without(names);
     return status ? "" : status.error().text();
   };
-  EXPECT_EQ(cause({"h9"}),
-            "could not form a cluster without h9: 'h9' is no founder; the founders are h1,h2,h3,h4");
+  EXPECT_EQ(cause({"h9"}), "could not form a cluster without h9: 'h9' is no founder; the founders are h1,h2,h3,h4");
   EXPECT_EQ(cause({"h1"}), "could not form a cluster without h1: that is this machine");
   EXPECT_EQ(cause({"h2"}), "could not form a cluster without h2: it is there; wait; `status` says for what");
   EXPECT_NE(cause({"h3", "h4"}).find("the others are no majority of the 4 founders"), std::string::npos);
@@ -349,8 +348,7 @@ TEST(Formation, WithoutMostVotersOfAPromiseNothingElseIsPromised) {
   ASSERT_TRUE(founders.core(2).form_without({"h1", "h2"}));
   founders.pass(5s);
   EXPECT_EQ(founders.one_cluster(), 0u);
-  EXPECT_EQ(founders.core(2).status(),
-            "cannot form the cluster without the others: they may have begun it; bring one of them up");
+  EXPECT_EQ(founders.core(2).status(), "cannot form the cluster without the others: they may have begun it; bring one of them up");
   founders.start(0);
   founders.start(1);
   founders.pass(5s);

@@ -15,8 +15,7 @@ inline HostCapacity host(const std::string& name, std::uint64_t cpus, std::uint3
   h.task_address = "10.0.0." + name;
   h.cpu_millis = cpus * 1000;
   h.memory_bytes = 8ull << 30;
-  for (std::uint32_t i = 0; i < gpus; ++i)
-    h.gpus.push_back({i, "NVIDIA A100", true, static_cast<std::int32_t>(i * numa_nodes / gpus)});
+  for (std::uint32_t i = 0; i < gpus; ++i) h.gpus.push_back({i, "NVIDIA A100", true, static_cast<std::int32_t>(i * numa_nodes / gpus)});
   return h;
 }
 
@@ -30,9 +29,7 @@ inline std::vector<TaskId> tasks_of(const std::string& role, std::uint32_t n) {
   for (std::uint32_t i = 0; i < n; ++i) tasks.push_back({role, i});
   return tasks;
 }
-inline std::vector<TaskId> workers(std::uint32_t n) {
-  return tasks_of("worker", n);
-}
+inline std::vector<TaskId> workers(std::uint32_t n) { return tasks_of("worker", n); }
 
 // Workers that each take so many cpus and GPUs.
 inline job::JobSpec workers_job(std::uint32_t n, std::uint64_t cpus, std::uint32_t gpus = 0) {
@@ -49,8 +46,8 @@ inline job::JobSpec ranks_job(std::uint32_t n, std::uint64_t cpus, std::uint32_t
   return s;
 }
 
-inline Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks,
-                                                std::vector<HostCapacity> hosts, PortRange ports = {}) {
+inline Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::vector<TaskId>& tasks, std::vector<HostCapacity> hosts,
+                                                PortRange ports = {}) {
   return place(spec, tasks, Capacity(std::move(hosts), ports));
 }
 

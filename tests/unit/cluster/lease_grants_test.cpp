@@ -16,9 +16,7 @@ const AssignmentId kPsTask{7, 1, {"ps", 0}}, kChiefTask{7, 1, {"chief", 0}};
 const MemberId kHost{1, 1}, kOther{1, 2};
 constexpr std::uint64_t kIndex = 4;
 
-Instant at(Duration since) {
-  return Instant{} + since;
-}
+Instant at(Duration since) { return Instant{} + since; }
 
 // A coordinator that was elected at 100 s, and whose ledger has the ps on this host.
 struct Granting {

@@ -19,7 +19,8 @@ class LedgerAudit : public LedgerWorld {
     forbidden_ = a.forbidden;
     return a.job;
   }
-  Applied did(JobId id, ActionKind kind, const std::function<void(JobAction&)>& edit = [](JobAction&) {}) {
+  Applied did(
+      JobId id, ActionKind kind, const std::function<void(JobAction&)>& edit = [](JobAction&) {}) {
     JobAction a;
     a.kind = kind;
     a.job = id;

@@ -161,7 +161,7 @@ TEST_F(LedgerCheckpoints, TheWaitForAHostBeginsAnewOnceItWasBack) {
   const std::uint64_t lost = ledger_.state().lost.at("n2").index;
   apply(CommandType::waits, JobWaits{id, "its newest checkpoint is away", true});
   ASSERT_TRUE(job(id).restore_waits_since);
-  apply(CommandType::report, Report{"n2", {}, 0, 0, "n2", lost});
+  apply(CommandType::report, HostReport{"n2", {}, 0, 0, "n2", lost});
   EXPECT_FALSE(job(id).restore_waits_since);
   apply(CommandType::waits, JobWaits{id, "its newest checkpoint is away again", true});
   EXPECT_TRUE(job(id).restore_waits_since);
@@ -241,7 +241,7 @@ TEST_F(LedgerCheckpoints, HostsOfTheNewestGenerationAreAllRemembered) {
     o.ended = o.on_request = true;
     ended[t.place.node].push_back(o);
   }
-  for (auto& [host, tasks] : ended) apply(CommandType::report, Report{host, tasks, 0, 0, ""});
+  for (auto& [host, tasks] : ended) apply(CommandType::report, HostReport{host, tasks, 0, 0, ""});
   ASSERT_NO_FATAL_FAILURE(begin_on(2));
   EXPECT_EQ(job(id).ran.size(), limits::kHostsOfJob);
   EXPECT_EQ(job(id).ran.at("h0"), 2u);

@@ -20,7 +20,7 @@ class LedgerDrain : public LedgerWorld {
         b.placements.push_back({{name, i}, hosts[i % hosts.size()], {"127.0.0.1", next_port_++}, {}});
     return apply(CommandType::begin_generation, b);
   }
-  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, Report{host, {o}, 0, 0, host, 0}); }
+  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, HostReport{host, {o}, 0, 0, host, 0}); }
   void run_on(JobId id, const std::vector<NodeId>& hosts) {
     ASSERT_TRUE(begin_on(id, hosts).status);
     for (const TaskState state : {TaskState::fetching, TaskState::staged, TaskState::running})

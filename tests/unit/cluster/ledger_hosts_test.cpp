@@ -24,7 +24,7 @@ class LedgerHosts : public LedgerWorld {
     return apply(CommandType::extend_generation,
                  BeginGeneration{id, job(id).generation, {{task, host, {"127.0.0.1", next_port_++}, {}}}, {}, "", "", 0, {}});
   }
-  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, Report{host, {o}, 0, 0, host, 0}); }
+  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, HostReport{host, {o}, 0, 0, host, 0}); }
   void all_on_their_hosts(JobId id, TaskState state) {
     for (const auto& [task, t] : std::map(job(id).tasks)) tell(t.place.node, seen(id, task, state));
   }
@@ -34,9 +34,7 @@ class LedgerHosts : public LedgerWorld {
     ASSERT_EQ(job(id).state, JobState::running);
   }
   void lose(const NodeId& host, bool gone = false) { apply(CommandType::host_lost, HostLost{host, host, gone, 0}); }
-  void back(const NodeId& host) {
-    apply(CommandType::report, Report{host, {}, 0, 0, host, ledger_.state().lost.at(host).index});
-  }
+  void back(const NodeId& host) { apply(CommandType::report, HostReport{host, {}, 0, 0, host, ledger_.state().lost.at(host).index}); }
   const TaskRecord& task(JobId id, const TaskId& t) const { return job(id).tasks.at(t); }
 };
 
@@ -104,7 +102,7 @@ TEST_F(LedgerHosts, ALostHostIsGivenNothingUntilItSaysThatItIsClean) {
   lose("n2");
   const std::uint64_t first = ledger_.state().lost.at("n2").index;
   lose("n2");
-  apply(CommandType::report, Report{"n2", {}, 0, 0, "n2", first});
+  apply(CommandType::report, HostReport{"n2", {}, 0, 0, "n2", first});
   EXPECT_TRUE(ledger_.state().lost.contains("n2")) << "it was lost again since";
   back("n2");
   EXPECT_FALSE(ledger_.state().lost.contains("n2"));
@@ -337,9 +335,13 @@ TEST_F(LedgerHosts, AHistoryThatWasRecoveredGivesNoIdOrGenerationAgain) {
   const JobId before = submit(generic_job(2));
   run_on(before, {"n1", "n2"});
   const auto ask = [this](std::uint64_t request) {
-    const Command command{0, Instant(clock_), {}, CommandType::submit,
-                          wire::encode(SubmitJob{wire::encode(generic_job(1, "r" + std::to_string(request))), {"alice", 1000}, "", false, ""}),
-                          RequestStamp{request, 1, 0}};
+    const Command command{
+        0,
+        Instant(clock_),
+        {},
+        CommandType::submit,
+        wire::encode(SubmitJob{wire::encode(generic_job(1, "r" + std::to_string(request))), {"alice", 1000}, "", false, ""}),
+        RequestStamp{request, 1, 0}};
     log_.push_back(wire::encode(command));
     return ledger_.apply(log_.size(), log_.back());
   };

@@ -29,7 +29,7 @@ class LedgerStill : public LedgerWorld {
     EXPECT_EQ(job(id).state, JobState::running);
     return id;
   }
-  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, Report{host, {o}, 0, 0, host, 0}); }
+  void tell(const NodeId& host, const TaskObservation& o) { apply(CommandType::report, HostReport{host, {o}, 0, 0, host, 0}); }
   void freeze(JobId id, bool on, Duration stood_still = 0s) {
     auto o = seen(id, kPs, on ? TaskState::frozen : TaskState::running);
     o.lease = 10s;
@@ -74,10 +74,8 @@ TEST_F(LedgerStill, AnExitCostsNothingWhileAnotherIsFrozen) {
       EXPECT_EQ(job(id).state, JobState::running);
       // The next one counts.
       tell("n1", exits(id));
-      if (limit)
-        EXPECT_TRUE(job(id).doubted) << "the coordinator says in a moment whether its hosts are all there";
-      else
-        EXPECT_EQ(job(id).tasks.at(kWorker).failures.size(), 1u);
+      if (limit) EXPECT_TRUE(job(id).doubted) << "the coordinator says in a moment whether its hosts are all there";
+      else EXPECT_EQ(job(id).tasks.at(kWorker).failures.size(), 1u);
     }
   }
 }
@@ -85,7 +83,7 @@ TEST_F(LedgerStill, AnExitCostsNothingWhileAnotherIsFrozen) {
 TEST_F(LedgerStill, WhatItsHostSparedIsSparedHoweverLateItIsTold) {
   const JobId id = run_ps_job({});
   auto o = exits(id, true);
-  o.state = TaskState::running;   // it has been restarted since
+  o.state = TaskState::running;  // it has been restarted since
   o.attempt = 2;
   tell("n1", o);
   EXPECT_EQ(job(id).restarts, 1u);
@@ -187,7 +185,7 @@ TEST_F(LedgerStill, AfterRecoverQuorumAHostThatHasNotReportedKeepsWhatItHas) {
     EXPECT_EQ(job(id).tasks.at(kPs).ended, broken);
     if (broken) continue;
     EXPECT_FALSE(ledger_.heard("n2"));
-    apply(CommandType::report, Report{"n2", {}, 1, 1, "n2", 0});
+    apply(CommandType::report, HostReport{"n2", {}, 1, 1, "n2", 0});
     EXPECT_TRUE(ledger_.heard("n2"));
     apply(CommandType::host_lost, HostLost{"n2", "n2", false, ledger_.state().applied});
     EXPECT_TRUE(job(id).tasks.at(kPs).ended);

@@ -258,7 +258,10 @@ TEST_F(Ledgers, DeleteOfARunningJobNeedsForce) {
 TEST_F(Ledgers, ScalingAloneRemovesOnlyWhatIsSurplus) {
   const JobId id = submit(generic_job(3));
   run(id);
-  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 1; });
+  act(id, ActionKind::scale, [](JobAction& a) {
+    a.role = "worker";
+    a.replicas = 1;
+  });
   EXPECT_EQ(job(id).halt, Halt::none);
   for (std::uint32_t i : {1u, 2u}) {
     auto o = seen(id, {"worker", i}, TaskState::stopping);
@@ -273,7 +276,10 @@ TEST_F(Ledgers, ScalingAloneRemovesOnlyWhatIsSurplus) {
 TEST_F(Ledgers, ScalingAClusterThatTasksSeeTakesANewGeneration) {
   const JobId id = submit(ps_job());
   run(id);
-  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 3; });
+  act(id, ActionKind::scale, [](JobAction& a) {
+    a.role = "worker";
+    a.replicas = 3;
+  });
   EXPECT_EQ(job(id).halt, Halt::scale);
   EXPECT_TRUE(job(id).graceful);
   EXPECT_EQ(job(id).state, JobState::restarting) << "nobody is told that it runs while its tasks end";
@@ -300,7 +306,10 @@ TEST_F(Ledgers, ScalingAwayTheLastThatRunCompletesTheJob) {
   const JobId id = submit(generic_job(2));
   run(id);
   report({died(id, {"worker", 0}, TaskState::succeeded, 0, 0)});
-  act(id, ActionKind::scale, [](JobAction& a) { a.role = "worker"; a.replicas = 1; });
+  act(id, ActionKind::scale, [](JobAction& a) {
+    a.role = "worker";
+    a.replicas = 1;
+  });
   EXPECT_EQ(job(id).state, JobState::succeeded);
 }
 
@@ -425,7 +434,7 @@ TEST_F(Ledgers, ANumberedReportCountsOnce) {
   const JobId id = submit(generic_job(1));
   begin(id);
   const auto say = [&](TaskState state, std::uint64_t life, std::uint64_t sequence) {
-    apply(CommandType::report, Report{"n1", {seen(id, {"worker", 0}, state)}, life, sequence, "n1"});
+    apply(CommandType::report, HostReport{"n1", {seen(id, {"worker", 0}, state)}, life, sequence, "n1"});
     return job(id).tasks.begin()->second.state;
   };
   EXPECT_EQ(say(TaskState::staged, 2, 1), TaskState::staged);
@@ -439,7 +448,7 @@ TEST_F(Ledgers, AnEventNamesTheHostOfItsTask) {
   const JobId id = submit(generic_job(1));
   begin(id);
   apply(CommandType::coordinator_started, CoordinatorStarted{"n2", "h2", "boot-2"});
-  apply(CommandType::report, Report{"n1", {seen(id, {"worker", 0}, TaskState::running)}, 1, 1, "h1"});
+  apply(CommandType::report, HostReport{"n1", {seen(id, {"worker", 0}, TaskState::running)}, 1, 1, "h1"});
   ASSERT_EQ(ledger_.events().back().type, "job.running");
   const LedgerEvent& running = *std::prev(ledger_.events().end(), 2);
   ASSERT_EQ(running.type, "task.running");

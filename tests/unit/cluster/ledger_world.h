@@ -67,8 +67,7 @@ class LedgerWorld : public ::testing::Test {
     b.job = id;
     b.generation = j.generation + 1;
     for (const auto& [name, r] : j.spec.roles)
-      for (std::uint32_t i = 0; i < r.replicas; ++i)
-        b.placements.push_back({{name, i}, "n1", {"127.0.0.1", next_port_++}, {}});
+      for (std::uint32_t i = 0; i < r.replicas; ++i) b.placements.push_back({{name, i}, "n1", {"127.0.0.1", next_port_++}, {}});
     b.restore = std::move(restore);
     b.restore_digest = std::move(digest);
     return apply(CommandType::begin_generation, b);
@@ -82,7 +81,7 @@ class LedgerWorld : public ::testing::Test {
     if (state == TaskState::running) o.pid = 100;
     return o;
   }
-  void report(std::vector<TaskObservation> tasks) { apply(CommandType::report, Report{"n1", std::move(tasks), 0, 0, ""}); }
+  void report(std::vector<TaskObservation> tasks) { apply(CommandType::report, HostReport{"n1", std::move(tasks), 0, 0, ""}); }
   void all(JobId id, TaskState state) {
     std::vector<TaskObservation> o;
     for (const auto& [task, t] : job(id).tasks)

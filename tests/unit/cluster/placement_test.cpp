@@ -111,9 +111,8 @@ TEST(Placement, PackFillsUsedHostsAndSpreadTheEmptyOnes) {
 }
 
 TEST(Placement, RanksGoToOneNumaNodeThenOneHostThenOneRack) {
-  std::vector<HostCapacity> hosts{in_rack(host("h1", 8, 4, 2), "a"), in_rack(host("h2", 8, 8, 2), "a"),
-                                  in_rack(host("h3", 8, 8, 2), "b"), in_rack(host("h4", 8, 8, 2), "b"),
-                                  in_rack(host("h5", 8, 8, 2), "b")};
+  std::vector<HostCapacity> hosts{in_rack(host("h1", 8, 4, 2), "a"), in_rack(host("h2", 8, 8, 2), "a"), in_rack(host("h3", 8, 8, 2), "b"),
+                                  in_rack(host("h4", 8, 8, 2), "b"), in_rack(host("h5", 8, 8, 2), "b")};
   const auto four = place(ranks_job(4, 1, 1), workers(4), hosts);
   ASSERT_TRUE(four);
   EXPECT_EQ(by_host(*four), (Hosts{{"h2", 4}})) << "one NUMA node of h1 holds only two";
@@ -180,8 +179,8 @@ TEST(Placement, APortIsGivenOutOnceForEachAddress) {
   ASSERT_TRUE(placed);
   std::set<std::pair<std::string, std::uint16_t>> addresses;
   for (const auto& p : *placed) addresses.insert({p.address.host, p.address.port});
-  EXPECT_EQ(addresses, (std::set<std::pair<std::string, std::uint16_t>>{
-                           {a.task_address, 30001}, {a.task_address, 30003}, {c.task_address, 30000}}));
+  EXPECT_EQ(addresses,
+            (std::set<std::pair<std::string, std::uint16_t>>{{a.task_address, 30001}, {a.task_address, 30003}, {c.task_address, 30000}}));
   EXPECT_FALSE(place(s, workers(3), {a, b}, {30000, 30003})) << "they share two free ones";
 }
 
@@ -217,13 +216,10 @@ TEST(PlacementReasons, NameTheRuleThatLeavesHostsOut) {
   drained.schedulable = false;
   job::JobSpec s = workers_job(1, 0, 4);
   EXPECT_EQ(why(s, {drained}), "worker-0 needs a host that takes tasks, none of 1 host does (cordoned)");
-  EXPECT_EQ(why(s, {drained, host("h2", 8, 2)}),
-            "worker-0 needs 4 GPUs on one host, best is 2 on h2; 1 of 2 hosts is cordoned");
+  EXPECT_EQ(why(s, {drained, host("h2", 8, 2)}), "worker-0 needs 4 GPUs on one host, best is 2 on h2; 1 of 2 hosts is cordoned");
   s.roles["worker"].node_selector["zone"] = "a";
-  EXPECT_EQ(why(s, {host("h2", 8, 4), host("h3", 8, 4)}),
-            "worker-0 needs a host with label zone=a, none of 2 hosts has it");
-  EXPECT_EQ(why(s, {drained, host("h3", 8, 4)}),
-            "worker-0 finds no host; 1 of 2 hosts is cordoned, 1 has not label zone=a");
+  EXPECT_EQ(why(s, {host("h2", 8, 4), host("h3", 8, 4)}), "worker-0 needs a host with label zone=a, none of 2 hosts has it");
+  EXPECT_EQ(why(s, {drained, host("h3", 8, 4)}), "worker-0 finds no host; 1 of 2 hosts is cordoned, 1 has not label zone=a");
   s.roles["worker"].node_selector.clear();
   const auto unfit = [](const std::string& name) {
     HostCapacity sick = host(name, 8, 8);
@@ -232,8 +228,9 @@ TEST(PlacementReasons, NameTheRuleThatLeavesHostsOut) {
     return sick;
   };
   EXPECT_EQ(why(s, {unfit("h1")}), "worker-0 needs a host that takes tasks, none of 1 host does (h1: health check ended with 1: disk)");
-  EXPECT_EQ(why(s, {drained, unfit("h2"), host("h3", 8, 2)}),
-            "worker-0 needs 4 GPUs on one host, best is 2 on h3; 1 of 3 hosts is cordoned, 1 is not fit (h2: health check ended with 1: disk)");
+  EXPECT_EQ(
+      why(s, {drained, unfit("h2"), host("h3", 8, 2)}),
+      "worker-0 needs 4 GPUs on one host, best is 2 on h3; 1 of 3 hosts is cordoned, 1 is not fit (h2: health check ended with 1: disk)");
   EXPECT_EQ(why(s, {unfit("h1"), unfit("h2"), unfit("h3"), unfit("h4")}),
             "worker-0 needs a host that takes tasks, none of 4 hosts does (h1: health check ended with 1: disk; h2: health check ended "
             "with 1: disk; ...)");

@@ -21,9 +21,7 @@ struct Case {
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : rng_(seed) {}
-  std::uint32_t from(std::uint64_t low, std::uint64_t high) {
-    return static_cast<std::uint32_t>(low + rng_.below(high - low + 1));
-  }
+  std::uint32_t from(std::uint64_t low, std::uint64_t high) { return static_cast<std::uint32_t>(low + rng_.below(high - low + 1)); }
   bool chance(std::uint32_t n, std::uint32_t of) { return rng_.chance(n, of); }
 
   Case one(std::uint32_t roles) {
@@ -140,8 +138,7 @@ void compare(std::uint32_t roles, std::uint64_t seeds) {
     const Case c = Draw(seed * 4 + roles).one(roles);
     const auto placed = place(c.spec, wanted_tasks(c.spec), c.hosts);
     const bool possible = Twin(c).fits();
-    ASSERT_EQ(placed.has_value(), possible) << "roles " << roles << " seed " << seed << ": "
-                                            << (placed ? "" : placed.error().message);
+    ASSERT_EQ(placed.has_value(), possible) << "roles " << roles << " seed " << seed << ": " << (placed ? "" : placed.error().message);
     const std::string broken = placed ? judge(c, *placed) : "";
     ASSERT_EQ(broken, "") << "roles " << roles << " seed " << seed;
     // Refused by sums: sure to be refused.
@@ -153,9 +150,7 @@ void compare(std::uint32_t roles, std::uint64_t seeds) {
   EXPECT_GT(refused, seeds / 10);
 }
 
-TEST(PlacementTwin, OneRole) {
-  compare(1, 4000);
-}
+TEST(PlacementTwin, OneRole) { compare(1, 4000); }
 
 TEST(PlacementTwin, TwoAndThreeRoles) {
   compare(2, 4000);

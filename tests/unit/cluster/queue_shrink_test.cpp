@@ -15,8 +15,16 @@ namespace {
 using ::testing::HasSubstr;
 
 WaitingJob waits(JobId id, const job::JobSpec& spec, std::map<std::string, std::uint32_t> least) {
-  return {.id = id, .spec = &spec, .tasks = wanted_tasks(spec), .submitted = 0s, .runs_for = {}, .resumes = true, .standing = {},
-          .preempts = true, .run = 2, .least = std::move(least)};
+  return {.id = id,
+          .spec = &spec,
+          .tasks = wanted_tasks(spec),
+          .submitted = 0s,
+          .runs_for = {},
+          .resumes = true,
+          .standing = {},
+          .preempts = true,
+          .run = 2,
+          .least = std::move(least)};
 }
 
 std::map<std::string, std::uint32_t> count(const std::vector<TaskPlacement>& placements) {
@@ -92,8 +100,8 @@ TEST(QueueShrink, FewerAreBackFilledLikeAnyOther) {
   first.policy.priority = 1;
   const job::JobSpec runs_spec = workers_job(2, 1, 1), spec = workers_job(4, 1, 1);
   Capacity free(hosts);
-  RunningJob runs{.id = 7, .spec = &runs_spec, .placements = *place(runs_spec, wanted_tasks(runs_spec), free), .ends_by = {},
-                  .spared = true};
+  RunningJob runs{
+      .id = 7, .spec = &runs_spec, .placements = *place(runs_spec, wanted_tasks(runs_spec), free), .ends_by = {}, .spared = true};
   free.hold(runs_spec, runs.placements);
   const Decision d = JobQueue().decide(free, {runs}, {waits(1, first, {}), waits(2, spec, {{"worker", 1}})}, 1h);
   ASSERT_EQ(d.starts.size(), 1u);

@@ -34,7 +34,9 @@ class Queue : public ::testing::Test {
     waiting_.push_back({id, &specs_[id], wanted_tasks(specs_[id]), now_, runs_for(specs_[id]), false, {}});
     return id;
   }
-  void end(JobId id) { std::erase_if(running_, [&](const RunningJob& j) { return j.id == id; }); }
+  void end(JobId id) {
+    std::erase_if(running_, [&](const RunningJob& j) { return j.id == id; });
+  }
   RunningJob& running(JobId id) {
     return *std::find_if(running_.begin(), running_.end(), [&](const RunningJob& j) { return j.id == id; });
   }
@@ -47,8 +49,8 @@ class Queue : public ::testing::Test {
     std::vector<JobId> started;
     for (Start& start : decision_.starts) {
       const WaitingJob& job = waiting(start.job);
-      RunningJob r{.id = job.id, .spec = job.spec, .placements = std::move(start.placements), .started = now_, .ends_by = {},
-                   .run = job.run};
+      RunningJob r{
+          .id = job.id, .spec = job.spec, .placements = std::move(start.placements), .started = now_, .ends_by = {}, .run = job.run};
       if (job.runs_for) r.ends_by = now_ + *job.runs_for;
       running_.push_back(std::move(r));
       std::erase_if(waiting_, [&](const WaitingJob& j) { return j.id == start.job; });
@@ -68,8 +70,14 @@ class Queue : public ::testing::Test {
   void waits_again(JobId id) {
     const std::uint64_t run = running(id).run + 1;
     end(id);
-    waiting_.push_back({.id = id, .spec = &specs_[id], .tasks = wanted_tasks(specs_[id]), .submitted = 0s, .runs_for = {},
-                        .standing = {}, .preempts = false, .run = run});
+    waiting_.push_back({.id = id,
+                        .spec = &specs_[id],
+                        .tasks = wanted_tasks(specs_[id]),
+                        .submitted = 0s,
+                        .runs_for = {},
+                        .standing = {},
+                        .preempts = false,
+                        .run = run});
   }
   std::vector<JobId> victims() const {
     std::vector<JobId> ids;
@@ -114,8 +122,9 @@ TEST_F(Queue, SmallJobsDoNotStarveABigOne) {
   std::vector<JobId> small;
   for (int i = 0; i < 4; ++i) small.push_back(submit(1, 2));
   EXPECT_THAT(decide(), IsEmpty()) << "6 cpus are free, and all of them are reserved";
-  EXPECT_EQ(reason(big), "2 tasks of worker need 4000m CPU each, there is room for 1 (on 1 host, most on h2: 1); it is next "
-                         "in the queue, and waits for the end of j1");
+  EXPECT_EQ(reason(big),
+            "2 tasks of worker need 4000m CPU each, there is room for 1 (on 1 host, most on h2: 1); it is next "
+            "in the queue, and waits for the end of j1");
   EXPECT_THAT(reason(small[0]), HasSubstr("there is room, but it is reserved for j2, which comes first"));
   end(running_one);
   EXPECT_THAT(decide(), ElementsAre(big));

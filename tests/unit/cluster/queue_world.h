@@ -39,8 +39,8 @@ class QueueWorld {
     bool recovers = false;  // its first run dies, and it goes on
     bool resumes = false;
     std::uint32_t least = 0;  // tasks with which it goes on then
-    bool made_room = false;  // since its last start
-    std::uint32_t run = 0;  // counts starts: an end of an earlier run is void
+    bool made_room = false;   // since its last start
+    std::uint32_t run = 0;    // counts starts: an end of an earlier run is void
     std::optional<RunningJob> running;
   };
 
@@ -55,9 +55,7 @@ class QueueWorld {
     make_jobs();
   }
 
-  std::uint32_t draw(std::uint64_t low, std::uint64_t high) {
-    return static_cast<std::uint32_t>(low + rng_.below(high - low + 1));
-  }
+  std::uint32_t draw(std::uint64_t low, std::uint64_t high) { return static_cast<std::uint32_t>(low + rng_.below(high - low + 1)); }
 
   void make_hosts() {
     const std::uint32_t count = draw(1, 6);
@@ -131,9 +129,16 @@ class QueueWorld {
         free.hold(job.spec, job.running->placements);
         running.push_back(*job.running);
       } else if (job.arrived && !job.ended) {
-        waiting.push_back({.id = i, .spec = &job.spec, .tasks = wanted_tasks(job.spec), .submitted = job.submitted,
-                           .runs_for = runs_for(job.spec), .resumes = job.resumes, .standing = {}, .preempts = !job.made_room,
-                           .run = job.run + 1, .least = {}});
+        waiting.push_back({.id = i,
+                           .spec = &job.spec,
+                           .tasks = wanted_tasks(job.spec),
+                           .submitted = job.submitted,
+                           .runs_for = runs_for(job.spec),
+                           .resumes = job.resumes,
+                           .standing = {},
+                           .preempts = !job.made_room,
+                           .run = job.run + 1,
+                           .least = {}});
         if (fewest(job) < total_replicas(job.spec)) waiting.back().least["worker"] = fewest(job);
       }
     }
@@ -151,8 +156,8 @@ class QueueWorld {
     Job& job = jobs_[s.job];
     ++job.run;
     job.made_room = false;
-    job.running = RunningJob{.id = s.job, .spec = &job.spec, .placements = std::move(s.placements), .started = now_,
-                             .ends_by = {}, .run = job.run};
+    job.running =
+        RunningJob{.id = s.job, .spec = &job.spec, .placements = std::move(s.placements), .started = now_, .ends_by = {}, .run = job.run};
     if (const auto most = runs_for(job.spec)) job.running->ends_by = now_ + *most;
     events_.push(Instant(now_ + job.length), What::end, static_cast<std::uint32_t>(s.job), job.run);
   }
@@ -229,15 +234,12 @@ class QueueWorld {
   // The first that waits is there at the latest when all have ended that ran when it became the first.
   void the_first_waits_for_nobody_who_came_later(const Decision& decision) {
     std::optional<std::uint32_t> first;
-    const auto rank = [&](std::uint32_t i) {
-      return std::tuple(-jobs_[i].spec.policy.priority, !jobs_[i].resumes, jobs_[i].submitted, i);
-    };
+    const auto rank = [&](std::uint32_t i) { return std::tuple(-jobs_[i].spec.policy.priority, !jobs_[i].resumes, jobs_[i].submitted, i); };
     for (std::uint32_t i = 0; i < jobs_.size(); ++i)
       if (waits(jobs_[i]) && ever_fits(jobs_[i]) && (!first || rank(i) < rank(*first))) first = i;
     // Who starts before it by right may take what it waited for: it waits anew.
-    const bool overtaken = first && std::any_of(decision.starts.begin(), decision.starts.end(), [&](const Start& s) {
-      return rank(static_cast<std::uint32_t>(s.job)) < rank(*first);
-    });
+    const bool overtaken = first && std::any_of(decision.starts.begin(), decision.starts.end(),
+                                                [&](const Start& s) { return rank(static_cast<std::uint32_t>(s.job)) < rank(*first); });
     if (first != first_ || overtaken) {
       first_ = first;
       ran_then_.clear();

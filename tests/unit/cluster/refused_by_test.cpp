@@ -167,7 +167,8 @@ TEST_F(CannotBegin, SeveralInARowAndTheHostIsAvoidedForThatUsersJobsAlone) {
   const auto submit_as = [&](const std::string& user, const std::string& name) {
     return apply(CommandType::submit, SubmitJob{wire::encode(generic_job(1, name)), {user, 1000}, "", false, ""}).job;
   };
-  const JobId first = submit_as("alice", "a"), second = submit_as("alice", "b"), third = submit_as("alice", "c"), other = submit_as("bob", "d");
+  const JobId first = submit_as("alice", "a"), second = submit_as("alice", "b"), third = submit_as("alice", "c"),
+              other = submit_as("bob", "d");
   const auto avoided = [&](JobId id) { return ledger_.refusals(job(id), ledger_.state().elapsed).contains("n1"); };
   begin(first);
   fails_to_begin(first, ErrorCode::io);
@@ -228,9 +229,10 @@ TEST(RefusedPlacement, LeavesTheseHostsOutAndSaysSo) {
   const auto placed = place(spec, workers(2), hosts, {}, refusals({"h1", "h3"}));
   ASSERT_TRUE(placed);
   for (const auto& p : *placed) EXPECT_EQ(p.node, "h2");
-  EXPECT_EQ(place(spec, workers(2), hosts, {}, refusals({"h1", "h2", "h3"})).error().message,
-            "worker-0 needs a host that takes this job, none of 3 hosts does now (h1 refused it: prolog ended with 3: no scratch; h2 refused it: "
-            "prolog ended with 3: no scratch; ...)");
+  EXPECT_EQ(
+      place(spec, workers(2), hosts, {}, refusals({"h1", "h2", "h3"})).error().message,
+      "worker-0 needs a host that takes this job, none of 3 hosts does now (h1 refused it: prolog ended with 3: no scratch; h2 refused it: "
+      "prolog ended with 3: no scratch; ...)");
   EXPECT_THAT(place(workers_job(5, 1), workers(5), hosts, {}, refusals({"h1", "h3"})).error().message,
               HasSubstr("; 2 of 3 hosts do not take this job now (h1 refused it: prolog ended with 3: no scratch; h3 refused"));
 }
@@ -248,7 +250,8 @@ class RefusedQueue : public ::testing::Test {
 TEST_F(RefusedQueue, KeepsNobodyElseFromAHost) {
   const job::JobSpec spec = workers_job(1, 4);
   const Capacity free({host("h1", 4), host("h2", 4)});
-  const Decision all = queue_.decide(free, {}, {waiting(1, spec, refusals({"h1", "h2"})), waiting(2, spec), waiting(3, spec, refusals({"h1"}))}, 10s);
+  const Decision all =
+      queue_.decide(free, {}, {waiting(1, spec, refusals({"h1", "h2"})), waiting(2, spec), waiting(3, spec, refusals({"h1"}))}, 10s);
   ASSERT_EQ(all.starts.size(), 2u);
   EXPECT_EQ(all.starts[0].job, 2u);
   EXPECT_EQ(all.starts[1].job, 3u);

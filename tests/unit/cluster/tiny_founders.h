@@ -80,8 +80,7 @@ class TinyFounders {
     formation::Outputs out;
     machines_[i].core->step(now_, input, out);
     if (out.join) machines_[i].join = out.join;
-    for (const formation::Send& send : out.sends)
-      messages_.push_back({i, machines_[i].addresses[send.to], send.report, machines_[i].id});
+    for (const formation::Send& send : out.sends) messages_.push_back({i, machines_[i].addresses[send.to], send.report, machines_[i].id});
     if (out.persist) {
       CHECK(!machines_[i].under_way);
       machines_[i].under_way = std::move(out.persist);
@@ -99,10 +98,8 @@ class TinyFounders {
   }
   void cut(std::size_t a, std::size_t b, bool on = true) {
     for (const auto& pair : {std::pair(a, b), std::pair(b, a)})
-      if (on)
-        cuts_.insert(pair);
-      else
-        cuts_.erase(pair);
+      if (on) cuts_.insert(pair);
+      else cuts_.erase(pair);
   }
   // Which messages are kept back; deliver_held() brings them after all.
   void hold(std::function<bool(const Message&)> which) { held_back_ = std::move(which); }
@@ -149,7 +146,7 @@ class TinyFounders {
  private:
   std::vector<std::string> names_;
   std::vector<Machine> machines_;
-  formation::Options options_;
+  formation::FormationOptions options_;
   std::deque<Message> messages_;
   std::vector<Message> held_;
   std::function<bool(const Message&)> held_back_;

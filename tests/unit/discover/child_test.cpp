@@ -59,8 +59,7 @@ TEST(TopologyFile, IsReadInsteadOfTheMachine) {
 
 TEST(TopologyFile, OfALaterFormatIsRefusedWithItsCure) {
   const Directory directory;
-  const auto machine =
-      discover_file(directory.write("t.xml", replaced(kSmallTopology, "version=\"2.0\"", "version=\"7.0\"")));
+  const auto machine = discover_file(directory.write("t.xml", replaced(kSmallTopology, "version=\"2.0\"", "version=\"7.0\"")));
   ASSERT_FALSE(machine);
   EXPECT_EQ(machine.error().code, ErrorCode::invalid);
   EXPECT_THAT(machine.error().message, HasSubstr("t.xml: it has format 7, and hwloc"));
@@ -70,13 +69,12 @@ TEST(TopologyFile, OfALaterFormatIsRefusedWithItsCure) {
 TEST(TopologyFile, ThatIsNoneIsRefused) {
   const Directory directory;
   const std::string cut = std::string(kSmallTopology).substr(0, 900);
-  for (const std::string& text : {std::string(), std::string("no xml"), std::string("<topology>"),
-                                  std::string("<topology version=\"2.0\">"), cut}) {
+  for (const std::string& text :
+       {std::string(), std::string("no xml"), std::string("<topology>"), std::string("<topology version=\"2.0\">"), cut}) {
     const auto machine = discover_file(directory.write("t.xml", text));
     ASSERT_FALSE(machine) << text;
     EXPECT_EQ(machine.error().code, ErrorCode::invalid) << text;
-    EXPECT_THAT(machine.error().text(), HasSubstr("could not read topology " + directory.path("t.xml")))
-        << text;
+    EXPECT_THAT(machine.error().text(), HasSubstr("could not read topology " + directory.path("t.xml"))) << text;
   }
   EXPECT_EQ(discover_file(directory.path("")).error().code, ErrorCode::invalid);
   std::filesystem::resize_file(directory.write("big.xml", ""), host::kTopologyFileBytes + 1);
@@ -89,13 +87,10 @@ RC_GTEST_PROP(TopologyFile, DamagedAnywhereNeverHurts, ()) {
   const Directory directory;
   std::string text = kSmallTopology;
   const auto hits = *rc::gen::inRange<std::size_t>(1, 5);
-  for (std::size_t i = 0; i < hits; ++i)
-    text[*rc::gen::inRange<std::size_t>(0, text.size())] = *rc::gen::arbitrary<char>();
+  for (std::size_t i = 0; i < hits; ++i) text[*rc::gen::inRange<std::size_t>(0, text.size())] = *rc::gen::arbitrary<char>();
   const auto machine = discover_file(directory.write("t.xml", text));
-  if (!machine)
-    RC_ASSERT(machine.error().message.starts_with("could not "));
-  else
-    RC_ASSERT(machine->topology.size() <= host::kTopologyTextBytes);
+  if (!machine) RC_ASSERT(machine.error().message.starts_with("could not "));
+  else RC_ASSERT(machine->topology.size() <= host::kTopologyTextBytes);
 }
 
 // ---- the other end of the pipe
@@ -115,16 +110,12 @@ TEST(Child, ThatMisbehavesIsAnErrorThatSaysHow) {
   const Error silent = script("silent", "exit 0");
   EXPECT_EQ(silent.code, ErrorCode::unavailable);
   EXPECT_EQ(silent.message, "could not discover the hardware: dtrain-discover said nothing that can be read");
-  EXPECT_THAT(script("failed", "echo broken pipe dream >&2; exit 3").message,
-              HasSubstr("ended with 3 (broken pipe dream)"));
+  EXPECT_THAT(script("failed", "echo broken pipe dream >&2; exit 3").message, HasSubstr("ended with 3 (broken pipe dream)"));
   EXPECT_THAT(script("killed", "kill -SEGV $$").message, HasSubstr("was killed by signal 11"));
-  EXPECT_THAT(script("noise", "echo hello, world, here I am").message,
-              HasSubstr("said nothing that can be read"));
+  EXPECT_THAT(script("noise", "echo hello, world, here I am").message, HasSubstr("said nothing that can be read"));
   EXPECT_THAT(script("flood", "exec cat /dev/zero").message, HasSubstr("said too much"));
-  EXPECT_THAT(script("complaints", "head -c 1000000 /dev/zero >&2; exit 4").message,
-              HasSubstr("ended with 4"));
-  EXPECT_THAT(run(directory.path("none")).error().text(),
-              HasSubstr("No such file or directory; install or build all of dtrain"));
+  EXPECT_THAT(script("complaints", "head -c 1000000 /dev/zero >&2; exit 4").message, HasSubstr("ended with 4"));
+  EXPECT_THAT(run(directory.path("none")).error().text(), HasSubstr("No such file or directory; install or build all of dtrain"));
 }
 
 TEST(Child, ThatHangsIsKilled) {
@@ -142,8 +133,7 @@ TEST(Child, ThatHangsIsKilled) {
 
 RC_GTEST_PROP(PciAddress, ReadsWhatItWrites, ()) {
   const host::PciAddress address{*rc::gen::arbitrary<std::uint32_t>(), *rc::gen::arbitrary<std::uint8_t>(),
-                                 static_cast<std::uint8_t>(*rc::gen::inRange(0, 32)),
-                                 static_cast<std::uint8_t>(*rc::gen::inRange(0, 8))};
+                                 static_cast<std::uint8_t>(*rc::gen::inRange(0, 32)), static_cast<std::uint8_t>(*rc::gen::inRange(0, 8))};
   RC_ASSERT(host::parse_pci_address(address.text()) == address);
 }
 
@@ -151,9 +141,8 @@ TEST(PciAddress, IsReadAsPeopleAndDriversWriteIt) {
   const host::PciAddress wanted{0, 0xa1, 0x1f, 7};
   for (const char* text : {"0000:a1:1f.7", "a1:1f.7", "A1:1F.7", "00000000:A1:1F.7", "0:a1:1f.7"})
     EXPECT_EQ(host::parse_pci_address(text), wanted) << text;
-  for (const char* text :
-       {"", "0", "a1", "a1:00", "a1:20.0", "a1:1f.8", "a1:1f.70", ":a1:1f.7", "000000000:a1:1f.7", "g1:00.0",
-        "0000:a1:1f.7 ", "-1:00.0", "0000:a1:1f:7", "0x0:a1:1f.7"})
+  for (const char* text : {"", "0", "a1", "a1:00", "a1:20.0", "a1:1f.8", "a1:1f.70", ":a1:1f.7", "000000000:a1:1f.7", "g1:00.0",
+                           "0000:a1:1f.7 ", "-1:00.0", "0000:a1:1f:7", "0x0:a1:1f.7"})
     EXPECT_FALSE(host::parse_pci_address(text)) << text;
   EXPECT_LT(*host::parse_pci_address("0000:9f:00.0"), *host::parse_pci_address("0001:01:00.0"));
 }

@@ -18,9 +18,7 @@ std::string hex(std::uint64_t value, int digits) {
   return text;
 }
 
-std::string number(std::uint64_t value) {
-  return std::to_string(value);
-}
+std::string number(std::uint64_t value) { return std::to_string(value); }
 
 }  // namespace
 
@@ -144,11 +142,10 @@ void FakeMachine::add_xgmi(unsigned from, unsigned to) {
         "type 11\nnode_from " + number(from) + "\nnode_to " + number(to) + "\nweight 15\n");
 }
 
-void FakeMachine::add_nvidia_record(const std::string& address, const std::string& model,
-                                    const std::string& uuid) {
-  write("/proc/driver/nvidia/gpus/" + address + "/information",
-        "Model: \t\t " + model + "\nIRQ:   \t\t 77\nGPU UUID: \t " + uuid + "\nBus Location: \t " + address +
-            "\nDevice Minor: \t 0\nGPU Excluded:\t No\n");
+void FakeMachine::add_nvidia_record(const std::string& address, const std::string& model, const std::string& uuid) {
+  write("/proc/driver/nvidia/gpus/" + address + "/information", "Model: \t\t " + model + "\nIRQ:   \t\t 77\nGPU UUID: \t " + uuid +
+                                                                    "\nBus Location: \t " + address +
+                                                                    "\nDevice Minor: \t 0\nGPU Excluded:\t No\n");
 }
 
 void FakeMachine::add_kfd_cpu(unsigned number_of_node) {
@@ -156,13 +153,13 @@ void FakeMachine::add_kfd_cpu(unsigned number_of_node) {
   write(directory + "/properties", "cpu_cores_count 4\nsimd_count 0\nlocation_id 0\ndomain 0\n");
 }
 
-void FakeMachine::add_kfd_node(unsigned number_of_node, const std::string& address, const std::string& name,
-                               std::uint64_t memory_bytes, std::uint64_t unique_id) {
+void FakeMachine::add_kfd_node(unsigned number_of_node, const std::string& address, const std::string& name, std::uint64_t memory_bytes,
+                               std::uint64_t unique_id) {
   const std::string directory = "/sys/class/kfd/kfd/topology/nodes/" + number(number_of_node);
   const unsigned bus = static_cast<unsigned>(std::stoul(address.substr(5, 2), nullptr, 16));
   write(directory + "/name", name + "\n");
-  write(directory + "/properties", "cpu_cores_count 0\nsimd_count 1216\nlocation_id " + number(bus << 8) +
-                                       "\ndomain 0\nunique_id " + number(unique_id) + "\n");
+  write(directory + "/properties",
+        "cpu_cores_count 0\nsimd_count 1216\nlocation_id " + number(bus << 8) + "\ndomain 0\nunique_id " + number(unique_id) + "\n");
   write(directory + "/mem_banks/0/properties", "heap_type 2\nsize_in_bytes " + number(memory_bytes) + "\n");
 }
 

@@ -32,8 +32,8 @@ class FakeMachine {
   // The driver's record: /proc/driver/nvidia/gpus/ADDRESS/information.
   void add_nvidia_record(const std::string& address, const std::string& model, const std::string& uuid);
   // The compute driver's node: /sys/class/kfd/kfd/topology/nodes/NUMBER, and what lies beside the device.
-  void add_kfd_node(unsigned number, const std::string& address, const std::string& name,
-                    std::uint64_t memory_bytes, std::uint64_t unique_id);
+  void add_kfd_node(unsigned number, const std::string& address, const std::string& name, std::uint64_t memory_bytes,
+                    std::uint64_t unique_id);
   void add_kfd_cpu(unsigned number);
   void add_xgmi(unsigned from, unsigned to);  // a link between two nodes of the compute driver, as one of them has it
 

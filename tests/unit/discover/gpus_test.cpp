@@ -95,10 +95,8 @@ TEST(Gpus, WithoutADriverAreSeenAndNotUsed) {
   EXPECT_FALSE(machine->gpus[0].healthy);
   EXPECT_FALSE(machine->gpus[1].healthy);
   EXPECT_EQ(machine->gpus[0].model, "10de:2330");  // still something to say
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not use GPUs 0000:10:00.0: the NVIDIA driver is not loaded"));
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not use GPUs 0000:11:00.0: the AMD driver is not loaded"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not use GPUs 0000:10:00.0: the NVIDIA driver is not loaded"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not use GPUs 0000:11:00.0: the AMD driver is not loaded"));
   EXPECT_THAT(machine->topology, HasSubstr("gpu 0  0000:10:00.0  10de:2330 (unhealthy: the NVIDIA driver is not loaded)\n"));
 }
 
@@ -112,10 +110,8 @@ TEST(Gpus, OfSomebodyElseAreLeftOut) {
   ASSERT_TRUE(machine);
   ASSERT_THAT(addresses_of(*machine), ElementsAre("0000:20:00.0"));
   EXPECT_EQ(machine->gpus[0].index, 0u);
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not use GPUs 0000:10:00.0, 0000:30:00.0: the NVIDIA driver does not hold"));
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not use GPUs 0000:40:00.0: the AMD driver does not hold"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not use GPUs 0000:10:00.0, 0000:30:00.0: the NVIDIA driver does not hold"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not use GPUs 0000:40:00.0: the AMD driver does not hold"));
 }
 
 TEST(Gpus, AreExcludedByAddressOrIndexAndTheOthersKeepTheirNumbers) {
@@ -129,9 +125,8 @@ TEST(Gpus, AreExcludedByAddressOrIndexAndTheOthersKeepTheirNumbers) {
   ASSERT_THAT(addresses_of(*machine), ElementsAre("0000:30:00.0", "0000:40:00.0"));
   EXPECT_EQ(machine->gpus[0].index, 2u);
   EXPECT_EQ(machine->gpus[1].index, 3u);
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not exclude GPU 0000:99:00.0: this machine has no such GPU; mend "
-                        "resources.excludeGpus; GPUs here: 0000:10:00.0, 0000:20:00.0"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not exclude GPU 0000:99:00.0: this machine has no such GPU; mend "
+                                               "resources.excludeGpus; GPUs here: 0000:10:00.0, 0000:20:00.0"));
   EXPECT_THAT(warnings_of(*machine), HasSubstr("could not exclude GPU 7"));
   EXPECT_THAT(machine->topology, HasSubstr("0000:20:00.0  M (excluded)"));
 }
@@ -221,8 +216,7 @@ TEST_F(Nvml, ThatCannotReachTheDriverMakesGpusUnhealthy) {
   EXPECT_FALSE(machine->gpus[0].healthy);
   EXPECT_EQ(machine->gpus[0].uuid, "GPU-of-the-driver");
   EXPECT_EQ(machine->gpus[0].reason, "NVML: Driver Not Loaded");
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not use the NVIDIA GPUs: NVML: Driver Not Loaded; see what nvidia-smi"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not use the NVIDIA GPUs: NVML: Driver Not Loaded; see what nvidia-smi"));
 }
 
 TEST_F(Nvml, ThatLostOneGpuSaysSo) {
@@ -243,8 +237,7 @@ TEST_F(Nvml, ThatCrashesLeavesWhatTheKernelSaid) {
   EXPECT_FALSE(machine->gpus[0].healthy);
   EXPECT_EQ(machine->gpus[0].reason, "NVML gave no answer: dtrain-discover was killed by signal 6");
   EXPECT_EQ(machine->cpus, 2u);
-  EXPECT_THAT(warnings_of(*machine),
-              HasSubstr("could not ask the NVIDIA GPUs' library: dtrain-discover was killed by signal 6"));
+  EXPECT_THAT(warnings_of(*machine), HasSubstr("could not ask the NVIDIA GPUs' library: dtrain-discover was killed by signal 6"));
 }
 
 TEST_F(Nvml, ThatHangsIsKilled) {

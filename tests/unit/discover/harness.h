@@ -13,10 +13,8 @@ namespace dtrain::discover {
 
 inline const std::string kProgram = DTRAIN_BINARY_DIR "/bin/dtrain-discover";
 
-inline Result<host::Machine> discover_root(const std::string& root, std::vector<std::string> exclude = {},
-                                           const std::string& nvml = "",
-                                           Duration patience = host::kDiscoveryPatience,
-                                           std::vector<host::KnownGpu> known = {}) {
+inline Result<host::Machine> discover_root(const std::string& root, std::vector<std::string> exclude = {}, const std::string& nvml = "",
+                                           Duration patience = host::kDiscoveryPatience, std::vector<host::KnownGpu> known = {}) {
   host::DiscoverOptions options;
   options.program = kProgram;
   options.root = root;

@@ -49,8 +49,7 @@ TEST_F(Mutation, AGpuThatVanishesKeepsItsNumberAndSoDoTheOthers) {
   EXPECT_THAT(lines_of(*discover()), ElementsAre("0 0000:10:00.0", "1 0000:20:00.0", "2 0000:30:00.0"));
   fake_.remove_device("0000:20:00.0");
   const auto without = discover();
-  EXPECT_THAT(lines_of(*without),
-              ElementsAre("0 0000:10:00.0", "1 0000:20:00.0 it is not on the bus any more", "2 0000:30:00.0"));
+  EXPECT_THAT(lines_of(*without), ElementsAre("0 0000:10:00.0", "1 0000:20:00.0 it is not on the bus any more", "2 0000:30:00.0"));
   EXPECT_EQ(without->gpus[2].uuid, "GPU-of-0000:30:00.0");
   EXPECT_EQ(without->gpus[2].ordinal, 1);  // as CUDA counts what is left
   EXPECT_THAT(without->topology, HasSubstr("gpu 1  0000:20:00.0 (unhealthy: it is not on the bus any more)"));
@@ -60,16 +59,14 @@ TEST_F(Mutation, AGpuThatVanishesKeepsItsNumberAndSoDoTheOthers) {
                                                  "2 0000:30:00.0 it is not on the bus any more", "3 0000:08:00.0"));
   add("0000:20:00.0");
   add("0000:30:00.0");
-  EXPECT_THAT(lines_of(*discover()),
-              ElementsAre("0 0000:10:00.0", "1 0000:20:00.0", "2 0000:30:00.0", "3 0000:08:00.0"));
+  EXPECT_THAT(lines_of(*discover()), ElementsAre("0 0000:10:00.0", "1 0000:20:00.0", "2 0000:30:00.0", "3 0000:08:00.0"));
 }
 
 TEST_F(Mutation, AGpuThatItsDriverGivesUpIsShownOnlyWhereItWasOnesOwn) {
   fake_.add_device({"0000:40:00.0"});  // another container's
   EXPECT_THAT(lines_of(*discover()), SizeIs(3));
   std::filesystem::remove_all(fake_.root() + "/proc/driver/nvidia/gpus/0000:10:00.0");
-  EXPECT_THAT(lines_of(*discover()), ElementsAre("0 0000:10:00.0 the NVIDIA driver does not hold it",
-                                                 "1 0000:20:00.0", "2 0000:30:00.0"));
+  EXPECT_THAT(lines_of(*discover()), ElementsAre("0 0000:10:00.0 the NVIDIA driver does not hold it", "1 0000:20:00.0", "2 0000:30:00.0"));
 }
 
 TEST_F(Mutation, WhatIsExcludedIsNotMissed) {
@@ -99,8 +96,7 @@ TEST_F(Mutation, VirtualFunctionsAreNoDevicesOfTheirOwn) {
   fake_.add_nvidia_record("0000:10:00.4", "M", "GPU-4");
   fake_.write(kDevices + std::string("0000:10:00.0/sriov_numvfs"), "1\n");
   fake_.write(kDevices + std::string("0000:20:00.0/sriov_numvfs"), "0\n");
-  EXPECT_THAT(lines_of(*discover()),
-              ElementsAre("0 0000:10:00.0 it is cut into 1 virtual functions", "1 0000:20:00.0", "2 0000:30:00.0"));
+  EXPECT_THAT(lines_of(*discover()), ElementsAre("0 0000:10:00.0 it is cut into 1 virtual functions", "1 0000:20:00.0", "2 0000:30:00.0"));
 }
 
 TEST_F(Mutation, MigMakesNoDevicesAndIsNotGivenOut) {
@@ -110,8 +106,7 @@ TEST_F(Mutation, MigMakesNoDevicesAndIsNotGivenOut) {
   fake_.write("/proc/driver/nvidia/capabilities/gpu5/mig/gi0/access", "");
   const auto machine = discover();
   EXPECT_THAT(lines_of(*machine),
-              ElementsAre("0 0000:10:00.0", "1 0000:20:00.0 MIG is on: this version gives out whole GPUs only",
-                          "2 0000:30:00.0"));
+              ElementsAre("0 0000:10:00.0", "1 0000:20:00.0 MIG is on: this version gives out whole GPUs only", "2 0000:30:00.0"));
   EXPECT_EQ(machine->gpus[1].minor, 5);
 }
 
@@ -121,8 +116,7 @@ TEST_F(Mutation, MigIsKnownToNvmlToo) {
   std::filesystem::copy_file(DTRAIN_FAKE_NVML, library);
   fake_.remove_device("0000:30:00.0");
   const auto machine = discover_root(fake_.root(), {}, library);
-  EXPECT_THAT(lines_of(*machine),
-              ElementsAre("0 0000:10:00.0 MIG is on: this version gives out whole GPUs only", "1 0000:20:00.0"));
+  EXPECT_THAT(lines_of(*machine), ElementsAre("0 0000:10:00.0 MIG is on: this version gives out whole GPUs only", "1 0000:20:00.0"));
 }
 
 TEST_F(Mutation, WithoutNumaInformationGpusAreNearToNone) {
@@ -198,8 +192,8 @@ TEST(KnownGpus, ThatAreDamagedAreRefused) {
     many += std::to_string(i) + " " + host::PciAddress{0, static_cast<std::uint8_t>(i), 0, 0}.text() + "\n";
   for (const std::string& text :
        {std::string(), std::string("dtrain gpus 2\n"), head + "0 0000:10:00.0", head + "0 10:00.0\n", head + "x 0000:10:00.0\n",
-        head + "-1 0000:10:00.0\n", head + "4294967295 0000:10:00.0\n", head + "0\n", head + "\n", head + "0 0000:10:00.0\n0 0000:11:00.0\n",
-        head + "0 0000:10:00.0\n1 0000:10:00.0\n", many}) {
+        head + "-1 0000:10:00.0\n", head + "4294967295 0000:10:00.0\n", head + "0\n", head + "\n",
+        head + "0 0000:10:00.0\n0 0000:11:00.0\n", head + "0 0000:10:00.0\n1 0000:10:00.0\n", many}) {
     const auto read = host::parse_known_gpus(text);
     ASSERT_FALSE(read) << text;
     EXPECT_EQ(read.error().code, ErrorCode::invalid) << text;

@@ -86,8 +86,7 @@ TEST_F(Cli, NoAgent) {
 TEST_F(Cli, HostAndPortNeedsAKey) {
   const Ran none = run_ctl({"jobs", "--agent", "gpu01:7402"});
   EXPECT_EQ(none.code, 2);
-  EXPECT_NE(none.err.find("could not reach agent gpu01:7402: no key to show there; give your client key with --key-file"), std::string::npos)
-      << none.err;
+  EXPECT_NE(none.err.find("gpu01:7402: no key to show there; give your client key with --key-file"), std::string::npos) << none.err;
   const Ran missing = run_ctl({"jobs", "--agent", "gpu01:7402", "--key-file", dir_.path() + "/none"});
   EXPECT_EQ(missing.code, 3);
   EXPECT_NE(missing.err.find("could not read client key " + dir_.path() + "/none"), std::string::npos) << missing.err;
@@ -111,7 +110,7 @@ TEST_F(Cli, JunkFromTheAgent) {
   EXPECT_NE(ctl({"jobs"}).code, 0);
   agent_.reset();
   answers(MessageType::ok, wire::Empty{});
-  EXPECT_EQ(ctl({"jobs"}).code, 4);   // another kind of answer
+  EXPECT_EQ(ctl({"jobs"}).code, 4);  // another kind of answer
 }
 
 TEST_F(Cli, VerbsThatThisVersionLacks) {
@@ -207,8 +206,9 @@ TEST_F(Cli, RecoverQuorumWarnsAndWantsYes) {
   answers(MessageType::recovery, view);
   const Ran asked = ctl({"recover-quorum"});
   EXPECT_EQ(asked.code, 5);
-  for (const char* words : {"up to entry 70 of term 3", "(h1 h3) is lost", "two clusters", "h4 (learner, alive): its log reaches to entry 69",
-                            "h5 (unknown, dead): how far its log reaches is not known", "give --yes"})
+  for (const char* words :
+       {"up to entry 70 of term 3", "(h1 h3) is lost", "two clusters", "h4 (learner, alive): its log reaches to entry 69",
+        "h5 (unknown, dead): how far its log reaches is not known", "give --yes"})
     EXPECT_NE(asked.err.find(words), std::string::npos) << words << " in " << asked.err;
   ASSERT_EQ(agent_->requests().size(), 1u);
   EXPECT_FALSE(request<wire::RecoverRequest>().go);
@@ -237,12 +237,13 @@ TEST_F(Cli, UnknownWordsSuggestTheNearest) {
   EXPECT_NE(ran.err.find("did you mean tasks?"), std::string::npos);
 }
 
+// clang-format off
 TEST_F(Cli, WrongUse) {
   for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {"tasks"}, {"jobs", "--nonsense"}, {"jobs", "-o", "xml"}, {"wait", "j"}, {"wait", "j", "--for", "Sometime"},
-           {"scale", "j", "worker"}, {"scale", "j", "worker=two"}, {"exec", "j", "worker-0"}, {"run"}, {"describe", "cow", "j"},
+           {"tasks"}, {"jobs", "--nonsense"}, {"jobs", "-o", "xml"}, {"wait", "j"}, {"wait", "j", "--for", "Sometime"}, {"scale", "j", "worker"}, {"scale", "j", "worker=two"}, {"exec", "j", "worker-0"}, {"run"}, {"describe", "cow", "j"},
            {"logs", "j", "--since", "yesterday"}, {"logs", "j", "--attempt", "x"}, {"submit", "f", "--set", "x"},
            {"jobs", "--timeout", "soon"}, {"get", "nodes"}, {"drain"}, {"drain", "h", "--deadline", "soon"}, {"drain", "h", "--deadline", "0s"}, {"restart", "j", "worker-1", "--from-scratch"}}) {
+    // clang-format on
     const Ran ran = ctl(args);
     EXPECT_EQ(ran.code, 2) << args.front() << ": " << ran.err;
     EXPECT_FALSE(ran.err.empty()) << args.front();
@@ -388,8 +389,7 @@ TEST_F(Cli, PackagesAreSentOnceAndInPieces) {
   file("trainer/weights", std::string(limits::kBlobChunkBytes * 2, 'w'));
   bool known = false;
   agent([&](const wire::Message& m) {
-    if (m.type == MessageType::has_blob)
-      return FakeAgent::Answer{{reply_to(m, MessageType::blob, wire::BlobReply{known})}, false};
+    if (m.type == MessageType::has_blob) return FakeAgent::Answer{{reply_to(m, MessageType::blob, wire::BlobReply{known})}, false};
     if (m.type == MessageType::put_blob) {
       const auto chunk = wire::decode<wire::PutBlobRequest>(m.payload);
       EXPECT_EQ(chunk->offset, stored.size());
@@ -406,7 +406,7 @@ TEST_F(Cli, PackagesAreSentOnceAndInPieces) {
   EXPECT_GT(stored.size(), limits::kBlobChunkBytes * 2);
   const auto first = agent_->requests();
   EXPECT_EQ(ctl({"submit", path}).code, 0);
-  EXPECT_EQ(agent_->requests().size(), first.size() + 2);   // has_blob, submit
+  EXPECT_EQ(agent_->requests().size(), first.size() + 2);  // has_blob, submit
   const auto spec = wire::decode<job::JobSpec>(wire::decode<wire::SubmitRequest>(first.back().payload)->spec);
   EXPECT_EQ(spec->package_digest, wire::decode<wire::BlobRequest>(first.front().payload)->digest);
 }

@@ -34,7 +34,7 @@ class FakeAgent {
 
   FakeAgent(std::string path, Handler handler);
   ~FakeAgent() { stop(); }
-  void stop();    // closes everything, removes the socket
+  void stop();  // closes everything, removes the socket
   void start();
   // Every request so far, in order of arrival.
   std::vector<wire::Message> requests() const;

@@ -35,9 +35,7 @@ class Keygen : public testing::Test {
     EXPECT_EQ(::stat(file.c_str(), &info), 0);
     return info.st_mode & 07777;
   }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(dir_.path()), {}));
-  }
+  std::size_t files() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(dir_.path()), {})); }
 
   TempDir dir_;
 };
@@ -81,9 +79,7 @@ TEST_F(Keygen, MakesNoDirectories) {
   EXPECT_FALSE(fs::exists(path("d")));
 }
 
-TEST_F(Keygen, NeedsAFile) {
-  EXPECT_EQ(run_ctl({"keygen"}).code, 2);
-}
+TEST_F(Keygen, NeedsAFile) { EXPECT_EQ(run_ctl({"keygen"}).code, 2); }
 
 TEST_F(Keygen, AddAppendsAndKeepsWhatIsThere) {
   ASSERT_EQ(run_ctl({"keygen", path("k")}).code, 0);
@@ -97,8 +93,7 @@ TEST_F(Keygen, AddAppendsAndKeepsWhatIsThere) {
   EXPECT_EQ(mode(path("k")), 0600u);
   EXPECT_EQ(keys(path("k")).size(), 2u);
   EXPECT_EQ(files(), 1u);
-  for (std::size_t pairs = 3; pairs <= wire::kKeyPairs; ++pairs)
-    ASSERT_EQ(run_ctl({"keygen", path("k"), "--add"}).code, 0);
+  for (std::size_t pairs = 3; pairs <= wire::kKeyPairs; ++pairs) ASSERT_EQ(run_ctl({"keygen", path("k"), "--add"}).code, 0);
   before = content(path("k"));
   const Ran full = run_ctl({"keygen", path("k"), "--add"});
   EXPECT_EQ(full.code, 5);

@@ -23,7 +23,7 @@ TEST(LogPrinter, KeepsLinesTogether) {
   printer.add(c, "line\nlast");
   EXPECT_EQ(out, "1970-01-01T00:00:01.000Z half line\n");
   c.attempt = 2;
-  printer.add(c, "new\n");   // an attempt's last words end with it
+  printer.add(c, "new\n");  // an attempt's last words end with it
   EXPECT_EQ(out, "1970-01-01T00:00:01.000Z half line\n1970-01-01T00:00:01.000Z last\n1970-01-01T00:00:01.000Z new\n");
 }
 
@@ -171,7 +171,7 @@ TEST(LogResume, TailGoesByTime) {
   EXPECT_EQ(again.since_ms, 5);
   c.bytes = "b\nc\n";
   EXPECT_EQ(resume.fresh(c), "c\n");
-  c.time_ms = 4;   // the clock was set back
+  c.time_ms = 4;  // the clock was set back
   c.bytes = "d\n";
   EXPECT_EQ(resume.fresh(c), "d\n");
 }

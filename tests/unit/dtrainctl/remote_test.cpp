@@ -71,12 +71,13 @@ class TwoWays : net::ControlSink {
     const auto asked = wire::decode<wire::JobName>(message.payload);
     const std::string what = asked ? asked->job : "";
     if (what == "refuse")
-      return server_->send(connection, wire::make_message(wire::MessageType::error, message.request,
-                                                          wire::error_reply({ErrorCode::refused, "no", "ask"})));
+      return server_->send(
+          connection, wire::make_message(wire::MessageType::error, message.request, wire::error_reply({ErrorCode::refused, "no", "ask"})));
     if (what == "close") return server_->close(connection);
     if (what == "silent") return;
     const std::size_t bytes = what == "much" ? kManyBytes : 10;
-    server_->send(connection, wire::make_message(wire::MessageType::version, message.request, wire::VersionReply{std::string(bytes, 'v'), "n"}));
+    server_->send(connection,
+                  wire::make_message(wire::MessageType::version, message.request, wire::VersionReply{std::string(bytes, 'v'), "n"}));
   }
   void on_closed(node::ConnectionId) override {}
   void on_drained(node::ConnectionId) override {}

@@ -10,8 +10,8 @@ namespace dtrain::ctl {
 namespace {
 
 Table sample() {
-  Table table({{"NAME"}, {"STATE", 0, false, false, true}, {"AGE", 2, false, true}, {"ID", 3, false, false, false, true},
-               {"REASON", 4, true}});
+  Table table(
+      {{"NAME"}, {"STATE", 0, false, false, true}, {"AGE", 2, false, true}, {"ID", 3, false, false, false, true}, {"REASON", 4, true}});
   table.add({"digits", "Running", "3m", "17", ""});
   table.add({"mnist", "Failed", "12m", "9", "worker-1 failed five times within six hours"});
   return table;
@@ -33,9 +33,7 @@ TEST(Render, WithoutATerminalNothingIsCut) {
             "mnist   Failed   12m  worker-1 failed five times within six hours\n");
 }
 
-TEST(Render, WideShowsMore) {
-  EXPECT_EQ(lines(sample().render({0, false, true}))[1], "digits  Running   3m  17");
-}
+TEST(Render, WideShowsMore) { EXPECT_EQ(lines(sample().render({0, false, true}))[1], "digits  Running   3m  17"); }
 
 TEST(Render, LongTextIsCutFirst) {
   EXPECT_EQ(sample().render({40, false, false}),
@@ -54,8 +52,7 @@ TEST(Render, ThenColumnsAreLeftOut) {
 
 TEST(Render, EveryWidthHolds) {
   for (std::size_t width = 1; width < 100; ++width)
-    for (const std::string& line : lines(sample().render({width, false, true})))
-      EXPECT_LE(text_width(line), width) << line;
+    for (const std::string& line : lines(sample().render({width, false, true}))) EXPECT_LE(text_width(line), width) << line;
 }
 
 TEST(Render, ColoursAreNoWidth) {

@@ -92,7 +92,7 @@ TEST_F(Streams, WaitSurvivesAnAgentRestart) {
   const Ran ran = ctl({"wait", "digits", "--for", "Running"});
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err, "") << "it answered again at once";
-  EXPECT_EQ(wire::decode<wire::WatchRequest>(agent_->requests()[1].payload)->id, 17u);   // the same run, not the same name
+  EXPECT_EQ(wire::decode<wire::WatchRequest>(agent_->requests()[1].payload)->id, 17u);  // the same run, not the same name
 }
 
 TEST_F(Streams, LogsOfOneTaskAreUnchanged) {
@@ -100,10 +100,10 @@ TEST_F(Streams, LogsOfOneTaskAreUnchanged) {
   agent([&](const wire::Message& m) {
     wire::LogChunk note;
     note.note = "worker-0: attempt 2 begins";
-    return FakeAgent::Answer{{reply_to(m, MessageType::log_chunk, chunk(bytes.substr(0, 4)), false),
-                              reply_to(m, MessageType::log_chunk, note, false),
-                              reply_to(m, MessageType::log_chunk, chunk(bytes.substr(4), 2), false),
-                              reply_to(m, MessageType::log_chunk, wire::LogChunk{})}, false};
+    return FakeAgent::Answer{
+        {reply_to(m, MessageType::log_chunk, chunk(bytes.substr(0, 4)), false), reply_to(m, MessageType::log_chunk, note, false),
+         reply_to(m, MessageType::log_chunk, chunk(bytes.substr(4), 2), false), reply_to(m, MessageType::log_chunk, wire::LogChunk{})},
+        false};
   });
   const Ran ran = ctl({"logs", "digits", "worker-0", "--attempt", "all", "--tail", "7", "--stderr"});
   EXPECT_EQ(ran.code, 0);
@@ -140,8 +140,9 @@ TEST_F(Streams, AllAttemptsOfATaskComeInOrder) {
 
 TEST_F(Streams, LogsOfAJobCarryTheTask) {
   agent([&](const wire::Message& m) {
-    return FakeAgent::Answer{{reply_to(m, MessageType::log_chunk, chunk("one\ntwo\n"), false),
-                              reply_to(m, MessageType::log_chunk, chunk("three\n", 1, "ps-1"))}, false};
+    return FakeAgent::Answer{
+        {reply_to(m, MessageType::log_chunk, chunk("one\ntwo\n"), false), reply_to(m, MessageType::log_chunk, chunk("three\n", 1, "ps-1"))},
+        false};
   });
   EXPECT_EQ(ctl({"logs", "digits"}).out, "worker-0 | one\nworker-0 | two\nps-1 | three\n");
 }
@@ -160,9 +161,7 @@ TEST_F(Streams, FollowedLogsGoOnWithoutLossOrDoubling) {
 }
 
 TEST_F(Streams, LogsThatBreakOffAreAFailure) {
-  agent([](const wire::Message& m) {
-    return FakeAgent::Answer{{reply_to(m, MessageType::log_chunk, chunk("1\n"), false)}, true};
-  });
+  agent([](const wire::Message& m) { return FakeAgent::Answer{{reply_to(m, MessageType::log_chunk, chunk("1\n"), false)}, true}; });
   EXPECT_EQ(ctl({"logs", "digits", "worker-0"}).code, 4);
 }
 
@@ -176,16 +175,17 @@ TEST_F(Streams, EventsAreOneObjectALineAndResume) {
     return FakeAgent::Answer{{reply_to(m, MessageType::events, reply, ++asked == 2)}, asked == 1};
   });
   EXPECT_EQ(ctl({"events", "-f", "-o", "json"}).out,
-            R"({"seq":1,"time":"t","type":"job.running","object":"digits","reason":"","message":""})" "\n"
-            R"({"seq":2,"time":"t","type":"job.running","object":"digits","reason":"","message":""})" "\n");
+            R"({"seq":1,"time":"t","type":"job.running","object":"digits","reason":"","message":""})"
+            "\n"
+            R"({"seq":2,"time":"t","type":"job.running","object":"digits","reason":"","message":""})"
+            "\n");
 }
 
 TEST_F(Streams, RunFollowsToTheEnd) {
   std::atomic<int> watched = 0;
   agent([&](const wire::Message& m) {
     FakeAgent::Answer a;
-    if (m.type == MessageType::submit)
-      a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
+    if (m.type == MessageType::submit) a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
     if (m.type == MessageType::logs)
       a.messages = {reply_to(m, MessageType::log_chunk, chunk("hello\n"), false), reply_to(m, MessageType::log_chunk, wire::LogChunk{})};
     if (m.type == MessageType::watch && ++watched == 1) {
@@ -205,8 +205,8 @@ TEST_F(Streams, RunFollowsToTheEnd) {
   const Ran ran = ctl({"run", "--", "echo", "--agent", "x"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.out, "worker-0 | hello\n");
-  for (const char* line : {"job digits: Running (generation 1)\n", "job digits: restarts 1\n", "worker-0: Succeeded\n",
-                           "worker-0: STATUS accuracy 0.97\n"})
+  for (const char* line :
+       {"job digits: Running (generation 1)\n", "job digits: restarts 1\n", "worker-0: Succeeded\n", "worker-0: STATUS accuracy 0.97\n"})
     EXPECT_NE(ran.err.find(line), std::string::npos) << line << ran.err;
   // An agent ends connections to be asked anew, when another host is back.
   EXPECT_EQ(ran.err.find("the agent"), std::string::npos) << ran.err;
@@ -257,8 +257,7 @@ TEST_F(Streams, WhatARunWaitsForIsSaidWithoutATerminal) {
   std::atomic<bool> told = false;
   agent([&](const wire::Message& m) {
     FakeAgent::Answer a;
-    if (m.type == MessageType::submit)
-      a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
+    if (m.type == MessageType::submit) a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
     if (m.type == MessageType::logs) a.messages = {reply_to(m, MessageType::log_chunk, wire::LogChunk{})};
     if (m.type != MessageType::watch) return a;
     const bool over = std::chrono::steady_clock::now() - begun > std::chrono::seconds(2);
@@ -352,8 +351,7 @@ TEST_F(Streams, AnAgentThatIsAwayIsSaidToBe) {
   std::atomic<int> watched = 0;
   agent([&](const wire::Message& m) {
     FakeAgent::Answer a;
-    if (m.type == MessageType::submit)
-      a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
+    if (m.type == MessageType::submit) a.messages = {reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})};
     if (m.type == MessageType::logs) a.messages = {reply_to(m, MessageType::log_chunk, wire::LogChunk{})};
     if (m.type != MessageType::watch) return a;
     const auto now = ++watched > 1 ? update("Succeeded", {"Succeeded"}, true) : update("Running", {"Running"});
@@ -387,8 +385,9 @@ TEST_F(Streams, WhatIsGivenUpMayStillBeCarriedOut) {
   agent([](const wire::Message&) { return FakeAgent::Answer{}; });
   const Ran changed = ctl({"suspend", "digits", "--timeout", "50ms"}), looked = ctl({"jobs", "--timeout", "50ms"});
   EXPECT_EQ(changed.code, 4);
-  EXPECT_EQ(changed.err, "dtrainctl: could not get an answer from the agent: none came in time; dtrainctl status and dtrainctl nodes show "
-                         "which agents are missing: start them. It may still be carried out\n");
+  EXPECT_EQ(changed.err,
+            "dtrainctl: could not get an answer from the agent: none came in time; dtrainctl status and dtrainctl nodes show "
+            "which agents are missing: start them. It may still be carried out\n");
   EXPECT_EQ(looked.code, 4);
   EXPECT_NE(looked.err.find("try again"), std::string::npos) << looked.err;
 }
@@ -417,7 +416,8 @@ TEST_F(Streams, ExecPassesOutputAndCode) {
     end.exit = wire::ExitView{};
     end.exit->signal = "SIGKILL";
     return FakeAgent::Answer{{reply_to(m, MessageType::exec_output, out, false), reply_to(m, MessageType::exec_output, err, false),
-                              reply_to(m, MessageType::exec_output, end)}, false};
+                              reply_to(m, MessageType::exec_output, end)},
+                             false};
   });
   const Ran ran = ctl({"exec", "digits", "worker-0", "--", "sh", "-c", "echo hi", "--", "-o"});
   EXPECT_EQ(ran.code, 137);

@@ -44,10 +44,10 @@ TEST(Words, NothingMovesTheCursor) {
   EXPECT_EQ(printable("step 3 \xc3\xa4 ok"), "step 3 \xc3\xa4 ok");
   EXPECT_EQ(printable("\033[2Jgone\n"), "?[2Jgone?");
   EXPECT_EQ(printable("\xff\xc3"), "??");
-  EXPECT_EQ(printable("\xc2\x9b"), "?");           // a control character of eight bits
+  EXPECT_EQ(printable("\xc2\x9b"), "?");                         // a control character of eight bits
   EXPECT_EQ(printable("a\u202eb\u2066c\u2013"), "a?b?c\u2013");  // turned around
-  EXPECT_EQ(printable("\xed\xa0\x80"), "???");     // a surrogate
-  EXPECT_EQ(printable("\xc0\xaf"), "??");          // not the shortest form
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???");                   // a surrogate
+  EXPECT_EQ(printable("\xc0\xaf"), "??");                        // not the shortest form
 }
 
 }  // namespace dtrain::ctl

@@ -37,8 +37,8 @@ class CheckpointStreamsTest : public CheckpointWorld, public proc::Outlet {
 
   std::vector<wire::Message> sent_;
   std::vector<store::DiskWorker::Work> works_;
-  daemon::CheckpointStreams streams_{*this, [this](store::DiskWorker::Work work) { works_.push_back(std::move(work)); },
-                                     [](const node::Event&) {}, {}};
+  daemon::CheckpointStreams streams_{
+      *this, [this](store::DiskWorker::Work work) { works_.push_back(std::move(work)); }, [](const node::Event&) {}, {}};
 };
 
 TEST_F(CheckpointStreamsTest, ListIsOneMessageThatTheOtherEndTakes) {

@@ -120,8 +120,9 @@ log: {level: debug}
 }
 
 TEST(Config, NamesFileLinePathAndTheNearestKey) {
-  const std::string all = errors_of(read("cluster:\n  nmae: x\nnetwrok:\n  listen: x\ntasks:\n  allowRoot: yes\n"
-                                         "network:\n  taskPorts: 5-4\n"));
+  const std::string all =
+      errors_of(read("cluster:\n  nmae: x\nnetwrok:\n  listen: x\ntasks:\n  allowRoot: yes\n"
+                     "network:\n  taskPorts: 5-4\n"));
   EXPECT_THAT(all, HasSubstr("f.yaml:2: cluster.nmae: unknown key `nmae`; did you mean `name`?"));
   EXPECT_THAT(all, HasSubstr("f.yaml:3: netwrok: unknown key `netwrok`; did you mean `network`?"));
   EXPECT_THAT(all, HasSubstr("f.yaml:6: tasks.allowRoot: must be true or false"));
@@ -130,14 +131,40 @@ TEST(Config, NamesFileLinePathAndTheNearestKey) {
 
 TEST(Config, RefusesWrongValues) {
   const char* const bad[] = {
-      "cluster: {name: Ärger}", "cluster: {expect: 0}", "node: {name: Node_1}", "node: {labels: {\"a b\": c}}",
-      "node: {council: maybe}", "tasks: {cgroup: dtrain.slice}", "network: {listen: here}", "network: {taskPorts: 80-90}", "paths: {data: relative}",
-      "resources: {gpus: many}", "resources: {excludeGpus: [first]}", "resources: {gpus: 65}", "resources: {reserve: {memory: lots}}", "tasks: {launch: docker}",
-      "tasks: {ulimits: {nofile: x}}", "tasks: {ulimits: {stack: 1}}", "tasks: {logs: {fileSize: 1}}",
-      "tasks: {devices: [/etc/shadow]}", "tasks: {devices: [\"/dev/a b\"]}", "tasks: {devices: [/dev/../x]}", "tasks: {devices: [char-]}",
-      "timing: {lease: 2s}", "timing: {lease: 10}", "access: {users: {a: admin}}", "access: {keys: {abc: anne}}", "storage: {checkpointRate: 5}",
-      "storage: {minFree: 95%}", "http: x", "log: {level: loud}", "- a list", "{{{", "network: {join: gpu01}",
-      "network: {join: [\"gpu01:x\"]}", "network: {listen: \"10.0.0.1:65534\"}",
+      "cluster: {name: Ärger}",
+      "cluster: {expect: 0}",
+      "node: {name: Node_1}",
+      "node: {labels: {\"a b\": c}}",
+      "node: {council: maybe}",
+      "tasks: {cgroup: dtrain.slice}",
+      "network: {listen: here}",
+      "network: {taskPorts: 80-90}",
+      "paths: {data: relative}",
+      "resources: {gpus: many}",
+      "resources: {excludeGpus: [first]}",
+      "resources: {gpus: 65}",
+      "resources: {reserve: {memory: lots}}",
+      "tasks: {launch: docker}",
+      "tasks: {ulimits: {nofile: x}}",
+      "tasks: {ulimits: {stack: 1}}",
+      "tasks: {logs: {fileSize: 1}}",
+      "tasks: {devices: [/etc/shadow]}",
+      "tasks: {devices: [\"/dev/a b\"]}",
+      "tasks: {devices: [/dev/../x]}",
+      "tasks: {devices: [char-]}",
+      "timing: {lease: 2s}",
+      "timing: {lease: 10}",
+      "access: {users: {a: admin}}",
+      "access: {keys: {abc: anne}}",
+      "storage: {checkpointRate: 5}",
+      "storage: {minFree: 95%}",
+      "http: x",
+      "log: {level: loud}",
+      "- a list",
+      "{{{",
+      "network: {join: gpu01}",
+      "network: {join: [\"gpu01:x\"]}",
+      "network: {listen: \"10.0.0.1:65534\"}",
   };
   for (const char* text : bad) EXPECT_FALSE(read(text).errors.empty()) << text;
 }
@@ -173,9 +200,12 @@ TEST(Config, EmptySectionsAndCommentsSayNothing) {
 }
 
 TEST(Config, TheCommandLineWins) {
-  const LoadedConfig loaded = read("node: {name: a}\nnetwork: {join: [x]}\n",
-                                   {{"node.name", "b"}, {"network.join", "y,z:1"}, {"node.labels", "zone=a,rack=r"},
-                                    {"tasks.allowRoot", "true"}, {"access.users", "me=operate"}, {"access.keys", std::string(64, '1') + "=me"}});
+  const LoadedConfig loaded = read("node: {name: a}\nnetwork: {join: [x]}\n", {{"node.name", "b"},
+                                                                               {"network.join", "y,z:1"},
+                                                                               {"node.labels", "zone=a,rack=r"},
+                                                                               {"tasks.allowRoot", "true"},
+                                                                               {"access.users", "me=operate"},
+                                                                               {"access.keys", std::string(64, '1') + "=me"}});
   ASSERT_EQ(errors_of(loaded), "");
   EXPECT_EQ(loaded.config.node.name, "b");
   EXPECT_EQ(loaded.config.network.join, (std::vector<std::string>{"y", "z:1"}));

@@ -116,18 +116,21 @@ class DaemonTest : public ::testing::Test {
     ASSERT_TRUE(prepared) << prepared.error().error.text();
     auto runner = std::make_unique<FakeRunner>(trace_);
     runner_ = runner.get();
-    auto daemon = Daemon::create(config_, std::move(*prepared), std::move(runner),
-                                 [&](Log&) {
-                                   auto decider = std::make_unique<FakeDecider>(step);
-                                   decider->ticking = ticking_;
-                                   return decider;
-                                 }, *log_, "9.9");
+    auto daemon = Daemon::create(
+        config_, std::move(*prepared), std::move(runner),
+        [&](Log&) {
+          auto decider = std::make_unique<FakeDecider>(step);
+          decider->ticking = ticking_;
+          return decider;
+        },
+        *log_, "9.9");
     ASSERT_TRUE(daemon) << daemon.error().error.text();
     daemon_ = std::move(*daemon);
   }
   int run() {
     auto manager = loop::ServiceManager::from_environment();
-    return daemon_->run(*signals_, [] { return Result<LoadedConfig>(LoadedConfig{}); }, manager);
+    return daemon_->run(
+        *signals_, [] { return Result<LoadedConfig>(LoadedConfig{}); }, manager);
   }
   std::string socket_path() const { return dir_ + "/run/control.sock"; }
 
@@ -181,8 +184,7 @@ TEST_F(DaemonTest, TellsTheServiceManager) {
   std::vector<std::string> heard;
   const auto listen = [&] {
     char text[256];
-    for (ssize_t n = 0; (n = ::recv(manager, text, sizeof text, MSG_DONTWAIT)) > 0;)
-      heard.emplace_back(text, static_cast<std::size_t>(n));
+    for (ssize_t n = 0; (n = ::recv(manager, text, sizeof text, MSG_DONTWAIT)) > 0;) heard.emplace_back(text, static_cast<std::size_t>(n));
   };
   ::setenv("NOTIFY_SOCKET", path.c_str(), 1);
   config_.tasks.cgroup = "/dtrain.slice/dtrain-tasks.service";
@@ -203,8 +205,9 @@ TEST_F(DaemonTest, TellsTheServiceManager) {
   EXPECT_EQ(heard[0], "READY=1\nSTATUS=coordinator n1");
   EXPECT_EQ(heard[1], "WATCHDOG=1");
   EXPECT_EQ(heard[2], "WATCHDOG=1");
-  EXPECT_EQ(heard.back(), "STOPPING=1\nSTATUS=stopped; 1 tasks run on; to end them: dtrainctl cancel JOB at a node of the "
-                          "cluster, or here systemctl stop dtrain-tasks.service");
+  EXPECT_EQ(heard.back(),
+            "STOPPING=1\nSTATUS=stopped; 1 tasks run on; to end them: dtrainctl cancel JOB at a node of the "
+            "cluster, or here systemctl stop dtrain-tasks.service");
 }
 
 TEST_F(DaemonTest, RequestsGoToTheDeciderAndHasBlobToTheDisk) {

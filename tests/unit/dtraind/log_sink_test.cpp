@@ -49,7 +49,7 @@ class Journal : public ::testing::Test {
  protected:
   Journal() {
     EXPECT_EQ(::pipe2(pipe_, O_CLOEXEC | O_NONBLOCK), 0);
-    struct stat info{};
+    struct stat info {};
     EXPECT_EQ(::fstat(pipe_[1], &info), 0);
     ::setenv("JOURNAL_STREAM", (std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino)).c_str(), 1);
     char name[] = "/tmp/dtrain-journal-XXXXXX";

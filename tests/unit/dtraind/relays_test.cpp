@@ -1,6 +1,6 @@
-// The bytes of relayed requests: two agents' Relays, a client at the one, what serves it at the other, a link between them
+// The bytes of relayed requests: two agents' RelayStreams, a client at the one, what serves it at the other, a link between them
 // that loses what it is told to.
-#include "agent/dtraind/relays.h"
+#include "agent/dtraind/relay_streams.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ class RelaysTest : public ::testing::Test {
   }
   const MemberId here{1, 1}, there{2, 2};
   World world, other_world;
-  Relays relays{world, world.sinks, world.own}, other{other_world, other_world.sinks, other_world.own};
+  RelayStreams relays{world, world.sinks, world.own}, other{other_world, other_world.sinks, other_world.own};
   Instant now{1000s};
   bool cut = false;
 
@@ -98,7 +98,7 @@ class RelaysTest : public ::testing::Test {
     effect.query = wire::encode(wire::make_message(MessageType::logs, 1, wire::LogsRequest{}));
     relays.open(now, effect);
   }
-  void carry(World& from, Relays& to, const MemberId& sender) {
+  void carry(World& from, RelayStreams& to, const MemberId& sender) {
     for (const auto& message : std::exchange(from.sent, {})) {
       if (cut) continue;
       node::RelayReceived e;
@@ -183,8 +183,7 @@ TEST_F(RelaysTest, ALinkThatWasCutLosesAndDoublesNothing) {
     run_for(6s);
   }
   ASSERT_EQ(world.client.size(), 12u);
-  for (std::size_t i = 0; i < 12; ++i)
-    EXPECT_EQ(wire::decode<wire::LogChunk>(world.client[i].payload)->bytes.size(), 50'000 + i);
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(wire::decode<wire::LogChunk>(world.client[i].payload)->bytes.size(), 50'000 + i);
 }
 
 TEST_F(RelaysTest, AClientWithoutRoomStopsWhoSends) {

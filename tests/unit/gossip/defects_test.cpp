@@ -12,9 +12,7 @@ using L = LoneMember;
 wire::FactPtr fact(std::uint64_t version, const std::string& value = "v") {
   return std::make_shared<const wire::Fact>(wire::Fact{wire::FactKey::free, version, value});
 }
-wire::Rumour fact_of(std::uint64_t i, const wire::FactPtr& fact) {
-  return {RumourKind::fact, L::id(i), L::kInc, {}, nullptr, fact, {}};
-}
+wire::Rumour fact_of(std::uint64_t i, const wire::FactPtr& fact) { return {RumourKind::fact, L::id(i), L::kInc, {}, nullptr, fact, {}}; }
 wire::Row row(MemberState state, std::uint64_t i, std::uint64_t incarnation, Duration gone = {}) {
   return {state, incarnation, L::identity(i), {}, static_cast<std::uint64_t>(gone / 1ms)};
 }
@@ -34,7 +32,7 @@ TEST(Defects, AFactOfVersionZeroWasReadThroughNull) {
 // nobody: at 10,000 members that start again in hundreds, one missed a death, another a fact, until the
 // periodic sync.
 TEST(Defects, ANewcomerMissedWhatWasToldBeforeItWasKnown) {
-  Options options;
+  MembershipOptions options;
   options.sync_period = 1h;
   TinyCluster cluster(options);
   cluster.start(12);
@@ -42,8 +40,7 @@ TEST(Defects, ANewcomerMissedWhatWasToldBeforeItWasKnown) {
   const Instant joined = cluster.now();
   cluster.launch(12, cluster.self_of(12));
   cluster.lost = [&](std::size_t, std::size_t to, const wire::GossipBody& body) {
-    return to == 12 && cluster.now() > joined + 1100ms && cluster.now() < joined + 2900ms &&
-           !std::holds_alternative<wire::Pong>(body);
+    return to == 12 && cluster.now() > joined + 1100ms && cluster.now() < joined + 2900ms && !std::holds_alternative<wire::Pong>(body);
   };
   cluster.run(1200ms);
   ASSERT_TRUE(cluster.all_alive_everywhere()) << cluster.story();
@@ -61,16 +58,14 @@ TEST(Defects, ANewcomerMissedWhatWasToldBeforeItWasKnown) {
 
 // Idle links are closed by ourselves, which nobody reports.
 TEST(Defects, ALinkThatIsNotKeptCountedAsUpForEver) {
-  Options options;
+  MembershipOptions options;
   options.random_every = 1'000'000;  // only what the test asks for is probed beside the neighbours
   L lone(30, "", options);
   lone.run_answering(1s);
   ASSERT_TRUE(lone.out.links);
   const std::vector<Peer> peers = lone.out.links->peers;
   std::uint64_t other = 0;
-  const auto kept = [&](std::uint64_t i) {
-    return std::ranges::any_of(peers, [&](const Peer& peer) { return peer.id == L::id(i); });
-  };
+  const auto kept = [&](std::uint64_t i) { return std::ranges::any_of(peers, [&](const Peer& peer) { return peer.id == L::id(i); }); };
   while (kept(other)) ++other;
   const auto suspected_after = [&](std::uint64_t subject) {
     lone.clear();
@@ -134,8 +129,7 @@ TEST(Defects, TheSecondJoinOfAnAccusedNodeCarriedTheOldIncarnation) {
   header.cluster = {7, 7};
   header.sender = TinyCluster::id_of(1);
   header.incarnation = cluster[1].incarnation();
-  const wire::Rumour accusation{
-      RumourKind::suspect, TinyCluster::id_of(2), known + 3, TinyCluster::id_of(1), nullptr, nullptr, {}};
+  const wire::Rumour accusation{RumourKind::suspect, TinyCluster::id_of(2), known + 3, TinyCluster::id_of(1), nullptr, nullptr, {}};
   cluster.give(2, Received{header, wire::Gossip{{accusation}}, 2, ""});
   cluster.run(1s);
   cluster.kill(2);
@@ -145,8 +139,7 @@ TEST(Defects, TheSecondJoinOfAnAccusedNodeCarriedTheOldIncarnation) {
   cluster.run(1s);
   std::vector<std::uint64_t> joins;
   for (const auto& [from, sent] : cluster.sent)
-    if (const auto* join = std::get_if<wire::Join>(&sent.body); join && from == 2)
-      joins.push_back(join->self.incarnation);
+    if (const auto* join = std::get_if<wire::Join>(&sent.body); join && from == 2) joins.push_back(join->self.incarnation);
   ASSERT_GE(joins.size(), 2u);
   EXPECT_LE(joins.front(), known + 4);
   EXPECT_GT(joins.back(), known + 4);
@@ -174,9 +167,7 @@ TEST(Defects, IncarnationsAndVersionsWrapped) {
   wire::PeerHeader header;
   header.cluster = {7, 7};
   header.sender = L::id(1);
-  const auto hear_mine = [&](std::uint64_t version) {
-    give(Received{header, wire::Gossip{{fact_of(L::kSelf, fact(version))}}, 2, ""});
-  };
+  const auto hear_mine = [&](std::uint64_t version) { give(Received{header, wire::Gossip{{fact_of(L::kSelf, fact(version))}}, 2, ""}); };
   hear_mine(wire::kMostFactVersion - 1);
   EXPECT_EQ(told(), wire::kMostFactVersion);
   hear_mine(wire::kMostFactVersion);
@@ -187,8 +178,8 @@ TEST(Defects, IncarnationsAndVersionsWrapped) {
 
 TEST(Defects, TheHourOfADeadMemberBeganAnewAtEachWhoJoined) {
   L lone(8);
-  lone.receive(wire::SyncRows{{row(MemberState::dead, 20, 5, 50min), row(MemberState::dead, 21, 5),
-                               row(MemberState::dead, 22, 5, 1000000h), row(MemberState::down, 23, 5, 50min)},
+  lone.receive(wire::SyncRows{{row(MemberState::dead, 20, 5, 50min), row(MemberState::dead, 21, 5), row(MemberState::dead, 22, 5, 1000000h),
+                               row(MemberState::down, 23, 5, 50min)},
                               {}});
   EXPECT_EQ(lone.state(20), MemberState::dead);
   lone.run(11min, [&] { lone.answer_pings({20, 21, 22, 23}), lone.clear(); });
@@ -207,7 +198,7 @@ TEST(Defects, TheHourOfADeadMemberBeganAnewAtEachWhoJoined) {
 }
 
 TEST(Defects, OneBuriedAgainAndAgainPushedOutTheTombstonesOfOthers) {
-  Options options;
+  MembershipOptions options;
   options.tombstones = 100;
   L lone(8, "", options);
   lone.hear({L::dead(30, 9)});
@@ -343,7 +334,7 @@ TEST(Defects, ALoneAccuserWithoutALinkDidNotWaitForTheAnswer) {
     EXPECT_GT(suspected, since);
     return dead - suspected;
   };
-  const Options options;
+  const MembershipOptions options;
   EXPECT_EQ(dies_after(true, false), options.suspicion_max);
   EXPECT_EQ(dies_after(false, false), options.suspicion_max - options.probe_total + options.connect_deadline);
   EXPECT_LT(dies_after(false, true), options.suspicion_max);
@@ -451,7 +442,7 @@ TEST(Defects, WhomOnlyTheRecordNamesCouldNotBeForgotten) {
 // Its row came back below what its tombstone barred: an old word of one that lags brought it back, and its successor had to leave.
 TEST(Defects, WhoWasReapedAndIsReplacedWasDugUp) {
   for (const bool room : {true, false}) {
-    Options options;
+    MembershipOptions options;
     options.members = room ? 10 : 9;
     L lone(8, "", options);
     const std::uint64_t refuted = (std::uint64_t{1} << 20) + 5;

@@ -49,8 +49,7 @@ class LateMember : public LoneMember {
       }
       for (; seen_ < out.sends.size(); ++seen_)
         if (const auto* ping = std::get_if<wire::Ping>(&out.sends[seen_].body))
-          answers_.push_back({now + answer_, out.sends[seen_].member.low,
-                              pong_to(*ping, incarnation_of(out.sends[seen_].member.low))});
+          answers_.push_back({now + answer_, out.sends[seen_].member.low, pong_to(*ping, incarnation_of(out.sends[seen_].member.low))});
     }
     now = end;
   }
@@ -99,8 +98,7 @@ TEST(Lag, WhoRunsLateOpensNoConnectionForAnothersQuestion) {
     LateMember lone(40, {}, late, 1ms);
     lone.pass(20s);
     const std::size_t before = lone.sent<wire::Nack>().size();
-    for (std::uint64_t i = 1; i < 40; ++i)
-      lone.receive(wire::PingRequest{i, L::identity(i), lone.incarnation_of(i), {}}, 0);
+    for (std::uint64_t i = 1; i < 40; ++i) lone.receive(wire::PingRequest{i, L::identity(i), lone.incarnation_of(i), {}}, 0);
     return lone.sent<wire::Nack>().size() - before;
   };
   EXPECT_EQ(nacks(0ms), 0u);

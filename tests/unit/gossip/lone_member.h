@@ -26,8 +26,7 @@ class LoneMember {
   static constexpr std::uint64_t kSelf = 1000;
 
   // Peers 0 .. n-1 are known and alive.
-  explicit LoneMember(std::size_t peers, std::string broken_rule = {}, Options options = {},
-                      std::uint64_t seed = 1)
+  explicit LoneMember(std::size_t peers, std::string broken_rule = {}, MembershipOptions options = {}, std::uint64_t seed = 1)
       : membership_(self(), broken(options, broken_rule), Rng(seed), log_) {
     std::vector<wire::Row> rows;
     for (std::size_t i = 0; i < peers; ++i) rows.push_back({wire::MemberState::alive, kInc, identity(i), {}});
@@ -37,8 +36,7 @@ class LoneMember {
     out.clear();
   }
 
-  static wire::IdentityPtr identity(std::uint64_t i, std::uint64_t life = 1,
-                                    const std::string& boot = "boot") {
+  static wire::IdentityPtr identity(std::uint64_t i, std::uint64_t life = 1, const std::string& boot = "boot") {
     return std::make_shared<const wire::Identity>(
         wire::Identity{id(i),
                        "n" + std::to_string(i),
@@ -55,9 +53,7 @@ class LoneMember {
   Membership* operator->() { return &membership_; }
 
   void give(const Input& input) { membership_.step(now, input, out); }
-  void hear(const std::vector<wire::Rumour>& rumours, std::uint64_t from = 0) {
-    receive(wire::Gossip{rumours}, from);
-  }
+  void hear(const std::vector<wire::Rumour>& rumours, std::uint64_t from = 0) { receive(wire::Gossip{rumours}, from); }
   void receive(wire::GossipBody body, std::uint64_t from = 0, std::uint64_t incarnation = kInc) {
     wire::PeerHeader header;
     header.cluster = {7, 7};
@@ -89,8 +85,7 @@ class LoneMember {
       const Send sent = out.sends[answered_];
       const std::uint64_t to = sent.member.low;
       if (std::ranges::find(silent, to) != silent.end()) continue;
-      if (const auto* ping = std::get_if<wire::Ping>(&sent.body))
-        receive(pong_to(*ping, incarnation_of(to)), to, incarnation_of(to));
+      if (const auto* ping = std::get_if<wire::Ping>(&sent.body)) receive(pong_to(*ping, incarnation_of(to)), to, incarnation_of(to));
       else if (const auto* request = std::get_if<wire::PingRequest>(&sent.body))
         receive(wire::Nack{request->sequence}, to, incarnation_of(to));
     }
@@ -109,12 +104,10 @@ class LoneMember {
     return pong;
   }
 
-  static wire::Rumour alive(std::uint64_t i, std::uint64_t incarnation, std::uint64_t life = 1,
-                            const std::string& boot = "boot") {
+  static wire::Rumour alive(std::uint64_t i, std::uint64_t incarnation, std::uint64_t life = 1, const std::string& boot = "boot") {
     return {wire::RumourKind::alive, id(i), incarnation, {}, identity(i, life, boot), nullptr, {}};
   }
-  static wire::Rumour claim(wire::RumourKind kind, std::uint64_t i, std::uint64_t incarnation,
-                            std::uint64_t from = 1) {
+  static wire::Rumour claim(wire::RumourKind kind, std::uint64_t i, std::uint64_t incarnation, std::uint64_t from = 1) {
     return {kind, id(i), incarnation, id(from), nullptr, nullptr, {}};
   }
   static wire::Rumour suspect(std::uint64_t i, std::uint64_t incarnation = kInc, std::uint64_t from = 1) {
@@ -130,9 +123,8 @@ class LoneMember {
     return view->state;
   }
   std::size_t count(ChangeKind kind, std::optional<std::uint64_t> about = std::nullopt) const {
-    return static_cast<std::size_t>(std::ranges::count_if(out.changes, [&](const Change& change) {
-      return change.kind == kind && (!about || change.id == id(*about));
-    }));
+    return static_cast<std::size_t>(std::ranges::count_if(
+        out.changes, [&](const Change& change) { return change.kind == kind && (!about || change.id == id(*about)); }));
   }
   template <class Body>
   std::vector<std::pair<MemberId, Body>> sent() const {
@@ -147,7 +139,7 @@ class LoneMember {
   Outputs out;
 
  private:
-  static Options broken(Options options, const std::string& rule) {
+  static MembershipOptions broken(MembershipOptions options, const std::string& rule) {
     options.broken_rule = rule;
     return options;
   }

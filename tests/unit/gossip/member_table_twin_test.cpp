@@ -20,15 +20,12 @@ Member drawn() {
   const auto number = *rc::gen::inRange<std::uint64_t>(1, kMembers);
   identity->id = {number, 1};
   identity->name = "n" + std::to_string(*rc::gen::inRange(0, 5));  // names and addresses repeat
-  identity->address = {"10.0.0." + std::to_string(*rc::gen::inRange(0, 3)),
-                       static_cast<std::uint16_t>(*rc::gen::inRange(1, 3))};
+  identity->address = {"10.0.0." + std::to_string(*rc::gen::inRange(0, 3)), static_cast<std::uint16_t>(*rc::gen::inRange(1, 3))};
   Member member;
   member.identity = std::move(identity);
   member.incarnation = *rc::gen::inRange<std::uint64_t>(0, 4);
   const auto version = *rc::gen::inRange<std::uint64_t>(0, 3);
-  if (version > 0)
-    member.facts =
-        facts_of({std::make_shared<const wire::Fact>(wire::Fact{wire::FactKey::free, version, "v"})});
+  if (version > 0) member.facts = facts_of({std::make_shared<const wire::Fact>(wire::Fact{wire::FactKey::free, version, "v"})});
   member.enter(static_cast<MemberState>(*rc::gen::inRange(0, 5)), Instant{7s});
   return member;
 }
@@ -65,8 +62,7 @@ void compare(const MemberTable& table, const Twin& twin) {
     RC_ASSERT(slot < table.slots() && table.used(slot));
     const Member& row = table.at(slot);
     RC_ASSERT(row.identity == member.identity && row.facts == member.facts);
-    RC_ASSERT(row.incarnation == member.incarnation && row.state() == member.state() &&
-              row.since() == Instant{7s});
+    RC_ASSERT(row.incarnation == member.incarnation && row.state() == member.state() && row.since() == Instant{7s});
     tree.add(summary_of(member));
     ++counts[member.state()];
     named[member.identity->name].insert(id);
@@ -80,8 +76,7 @@ void compare(const MemberTable& table, const Twin& twin) {
   RC_ASSERT(table.tree().buckets() == tree.buckets());
   for (const auto& entry : named) {
     auto& there = named_there[entry.first];
-    table.each_named(entry.first,
-                     [&](auto slot) { return there.insert(table.at(slot).identity->id), false; });
+    table.each_named(entry.first, [&](auto slot) { return there.insert(table.at(slot).identity->id), false; });
   }
   for (const auto& entry : at) {
     auto& there = at_there[entry.first];
@@ -132,9 +127,7 @@ TEST(MemberTable, FreedSlotsAreUsedAgain) {
 }
 
 TEST(MemberTable, OfTwoFactsOfOneKeyTheHigherVersionCounts) {
-  const auto fact = [](std::uint64_t version) {
-    return std::make_shared<const wire::Fact>(wire::Fact{wire::FactKey::free, version, ""});
-  };
+  const auto fact = [](std::uint64_t version) { return std::make_shared<const wire::Fact>(wire::Fact{wire::FactKey::free, version, ""}); };
   Member member;
   member.facts = facts_of({fact(2), nullptr, fact(3), fact(1)});
   EXPECT_EQ(member.fact_version(static_cast<std::size_t>(wire::FactKey::free)), 3u);

@@ -29,9 +29,7 @@ class Silent : public Log {
   void write(LogLevel, std::string_view, std::span<const LogField>) override {}
 };
 
-MemberId twin_id(std::uint64_t number) {
-  return {0, number};
-}
+MemberId twin_id(std::uint64_t number) { return {0, number}; }
 wire::Identity identity(std::uint64_t number) {
   return {.id = twin_id(number),
           .name = "n" + std::to_string(number),
@@ -63,11 +61,10 @@ class Node {
                      .new_cluster_id = kCluster,
                      .seeds = {},
                      .facts = {}},
-                    Options{}, Rng(1), log_) {
+                    MembershipOptions{}, Rng(1), log_) {
     std::vector<wire::Row> rows;
     for (std::uint64_t number = 1; number <= kTwins; ++number) {
-      rows.push_back(
-          {MemberState::alive, kKnown, std::make_shared<const wire::Identity>(identity(number)), {}});
+      rows.push_back({MemberState::alive, kKnown, std::make_shared<const wire::Identity>(identity(number)), {}});
     }
     membership_.preload(rows);
     Outputs out;
@@ -94,8 +91,7 @@ class Node {
       Belief& belief = beliefs[twin_id(number)];
       belief.incarnation = view->incarnation;
       belief.state = view->state;
-      for (std::size_t key = 0; key < wire::kFactKeys; ++key)
-        belief.facts[key] = view->facts[key] ? view->facts[key]->version : 0;
+      for (std::size_t key = 0; key < wire::kFactKeys; ++key) belief.facts[key] = view->facts[key] ? view->facts[key]->version : 0;
     }
     return beliefs;
   }
@@ -125,48 +121,33 @@ Beliefs twin(const std::vector<Rumour>& rumours) {
         version = std::max(version, rumour.fact->version);
         continue;
       }
-      case RumourKind::gone:
-        continue;
-      case RumourKind::alive:
-        break;
-      case RumourKind::suspect:
-        claimed = MemberState::suspect;
-        break;
-      case RumourKind::down:
-        claimed = MemberState::down;
-        break;
-      case RumourKind::dead:
-        claimed = MemberState::dead;
-        break;
-      case RumourKind::left:
-        claimed = MemberState::left;
-        break;
+      case RumourKind::gone: continue;
+      case RumourKind::alive: break;
+      case RumourKind::suspect: claimed = MemberState::suspect; break;
+      case RumourKind::down: claimed = MemberState::down; break;
+      case RumourKind::dead: claimed = MemberState::dead; break;
+      case RumourKind::left: claimed = MemberState::left; break;
     }
     const std::pair claim{rumour.incarnation, claimed};
-    if (claim > std::pair{belief.incarnation, belief.state})
-      std::tie(belief.incarnation, belief.state) = claim;
+    if (claim > std::pair{belief.incarnation, belief.state}) std::tie(belief.incarnation, belief.state) = claim;
   }
   return beliefs;
 }
 
 Rumour drawn_rumour() {
   Rumour rumour;
-  rumour.kind = *rc::gen::element(RumourKind::alive, RumourKind::suspect, RumourKind::down, RumourKind::dead,
-                                  RumourKind::left, RumourKind::fact);
+  rumour.kind =
+      *rc::gen::element(RumourKind::alive, RumourKind::suspect, RumourKind::down, RumourKind::dead, RumourKind::left, RumourKind::fact);
   const auto subject = *rc::gen::inRange<std::uint64_t>(1, kSubjects + 1);
   rumour.subject = twin_id(subject);
   rumour.incarnation = *rc::gen::inRange<std::uint64_t>(kKnown - 2, kKnown + 4);
   switch (rumour.kind) {
-    case RumourKind::alive:
-      rumour.identity = std::make_shared<const wire::Identity>(identity(subject));
-      break;
+    case RumourKind::alive: rumour.identity = std::make_shared<const wire::Identity>(identity(subject)); break;
     case RumourKind::fact:
       rumour.fact = std::make_shared<const wire::Fact>(
-          wire::Fact{*rc::gen::element(wire::FactKey::free, wire::FactKey::running),
-                     *rc::gen::inRange<std::uint64_t>(1, 6), "v"});
+          wire::Fact{*rc::gen::element(wire::FactKey::free, wire::FactKey::running), *rc::gen::inRange<std::uint64_t>(1, 6), "v"});
       break;
-    default:
-      rumour.from = twin_id(*rc::gen::inRange<std::uint64_t>(kSubjects + 1, kSubjects + 6));
+    default: rumour.from = twin_id(*rc::gen::inRange<std::uint64_t>(kSubjects + 1, kSubjects + 6));
   }
   return rumour;
 }
@@ -191,14 +172,12 @@ RC_GTEST_PROP(Rule01Merge, IsWhatTheOrderOfClaimsSays, ()) {
 RC_GTEST_PROP(Rule01Merge, DoesNotDependOnOrderGroupingAndRepetition, ()) {
   auto rumours = some_rumours();
   const auto once = heard(one_by_one(rumours));
-  for (std::size_t at = rumours.size(); at > 1; --at)
-    std::swap(rumours[at - 1], rumours[*rc::gen::inRange<std::size_t>(0, at)]);
+  for (std::size_t at = rumours.size(); at > 1; --at) std::swap(rumours[at - 1], rumours[*rc::gen::inRange<std::size_t>(0, at)]);
   std::vector<std::vector<Rumour>> messages;
   for (const Rumour& rumour : rumours) {
     if (messages.empty() || *rc::gen::arbitrary<bool>()) messages.emplace_back();
     messages.back().push_back(rumour);
-    if (*rc::gen::inRange(0, 4) == 0)
-      messages.push_back({rumours[*rc::gen::inRange<std::size_t>(0, rumours.size())]});
+    if (*rc::gen::inRange(0, 4) == 0) messages.push_back({rumours[*rc::gen::inRange<std::size_t>(0, rumours.size())]});
   }
   RC_ASSERT(heard(messages) == once);
 }
@@ -248,10 +227,8 @@ RC_GTEST_PROP(Rule01Merge, TwoWitnessesAreTheDecisionInAnyOrder, ()) {
   suspect.kind = RumourKind::suspect;
   suspect.from = twin_id(12);
   std::vector<Rumour> rumours{first, first, suspect, second};
-  if (*rc::gen::arbitrary<bool>())
-    std::erase_if(rumours, [](const Rumour& rumour) { return rumour.kind == RumourKind::suspect; });
-  for (std::size_t at = rumours.size(); at > 1; --at)
-    std::swap(rumours[at - 1], rumours[*rc::gen::inRange<std::size_t>(0, at)]);
+  if (*rc::gen::arbitrary<bool>()) std::erase_if(rumours, [](const Rumour& rumour) { return rumour.kind == RumourKind::suspect; });
+  for (std::size_t at = rumours.size(); at > 1; --at) std::swap(rumours[at - 1], rumours[*rc::gen::inRange<std::size_t>(0, at)]);
   RC_ASSERT(heard(one_by_one(rumours)).at(twin_id(1)) == (Belief{kKnown, MemberState::down, {}}));
   // A higher incarnation wipes what was said before, also half of it.
   Rumour alive{.kind = RumourKind::alive,
@@ -261,9 +238,7 @@ RC_GTEST_PROP(Rule01Merge, TwoWitnessesAreTheDecisionInAnyOrder, ()) {
                .identity = std::make_shared<const wire::Identity>(identity(1)),
                .fact = {},
                .reason = {}};
-  rumours.insert(
-      rumours.begin() + *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(rumours.size()) + 1),
-      alive);
+  rumours.insert(rumours.begin() + *rc::gen::inRange<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(rumours.size()) + 1), alive);
   RC_ASSERT(heard(one_by_one(rumours)).at(twin_id(1)) == (Belief{kKnown + 1, MemberState::alive, {}}));
 }
 

@@ -14,9 +14,7 @@ namespace {
 
 using Members = std::set<MemberId>;
 constexpr std::uint32_t kRings = 4;
-MemberId mixed_id(std::uint64_t number) {
-  return {mix64(number), number};
-}
+MemberId mixed_id(std::uint64_t number) { return {mix64(number), number}; }
 Rings::Candidates all_of(const Members& members) {
   return [&members](const Rings::Visit& visit) { std::ranges::for_each(members, visit); };
 }
@@ -68,8 +66,7 @@ TEST(Neighbours, AreMutualAndReachEverybodyInAFewSteps) {
     graph[id] = rings.neighbours();
   }
   for (const auto& [id, neighbours] : graph) {
-    for (const MemberId& other : neighbours)
-      EXPECT_TRUE(std::ranges::find(graph[other], id) != graph[other].end());
+    for (const MemberId& other : neighbours) EXPECT_TRUE(std::ranges::find(graph[other], id) != graph[other].end());
   }
   Members reached{mixed_id(0)}, edge = reached;
   int steps = 0;
@@ -103,8 +100,7 @@ RC_GTEST_PROP(Neighbours, AgreeWithSortedRings, (const std::vector<std::pair<boo
     }
     RC_ASSERT(rings.neighbours() == naive(self, members));
     RC_ASSERT(changed == (rings.neighbours() != before));
-    RC_ASSERT(rings.is_neighbour(id) ==
-              std::ranges::any_of(rings.neighbours(), [&](const MemberId& other) { return other == id; }));
+    RC_ASSERT(rings.is_neighbour(id) == std::ranges::any_of(rings.neighbours(), [&](const MemberId& other) { return other == id; }));
   }
   Rings rebuilt(self, kRings);
   rebuilt.rebuild(all_of(members));

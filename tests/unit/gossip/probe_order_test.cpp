@@ -14,8 +14,7 @@ namespace {
 using Slot = ProbeOrder::Slot;
 const ProbeOrder::Eligible kAll = [](Slot) { return true; };
 
-std::vector<Slot> take(ProbeOrder& order, Slot slots, std::size_t count,
-                       const ProbeOrder::Eligible& eligible = kAll) {
+std::vector<Slot> take(ProbeOrder& order, Slot slots, std::size_t count, const ProbeOrder::Eligible& eligible = kAll) {
   std::vector<Slot> found;
   while (found.size() < count) {
     const auto slot = order.next(slots, eligible);
@@ -53,8 +52,7 @@ TEST(Rule08ProbeOrder, EveryPositionIsAboutEquallyLikely) {
       for (std::size_t at = 0; at < found.size(); ++at) ++seen[{found[at], at}];
     }
     ASSERT_EQ(seen.size(), std::size_t{slots} * slots);
-    for (const auto& [place, count] : seen)
-      EXPECT_NEAR(count, 400, 100) << slots << ": " << place.first << " at " << place.second;
+    for (const auto& [place, count] : seen) EXPECT_NEAR(count, 400, 100) << slots << ": " << place.first << " at " << place.second;
   }
 }
 
@@ -108,8 +106,7 @@ RC_GTEST_PROP(Rule08ProbeOrder, WhoStaysIsProbedOnceInEveryPass, (std::uint64_t 
   for (Slot taken = 0; taken < 5 * slots; ++taken) {
     // Members leave at any time; who is there throughout is met once in each pass, so at no time twice more
     // than another.
-    if (*rc::gen::weightedElement<bool>({{9, false}, {1, true}}) && gone.size() + 1 < slots)
-      gone.insert(*rc::gen::inRange<Slot>(0, slots));
+    if (*rc::gen::weightedElement<bool>({{9, false}, {1, true}}) && gone.size() + 1 < slots) gone.insert(*rc::gen::inRange<Slot>(0, slots));
     const auto slot = order.next(slots, [&](Slot s) { return !gone.contains(s); });
     RC_ASSERT(slot.has_value());
     RC_ASSERT(*slot < slots && !gone.contains(*slot));

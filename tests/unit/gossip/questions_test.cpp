@@ -40,7 +40,8 @@ TEST(Questions, WhoHasNoLinkIsAskedOverANewOneOnly) {
   lone.give(GoneChecked{L::identity(stranger)->address, GoneChecked::Answer::accepts});
   lone.clear();
   lone.hear({L::suspect(stranger, L::kInc, 1), L::suspect(stranger, L::kInc, 2), L::suspect(stranger, L::kInc, 4),
-             L::suspect(stranger, L::kInc, 5)}, 1);
+             L::suspect(stranger, L::kInc, 5)},
+            1);
   lone.run_answering(6s, {stranger});
   ASSERT_EQ(lone.state(stranger), MemberState::dead);
   std::size_t anew = 0;
@@ -74,7 +75,7 @@ TEST(Questions, AnAnswerToOneDoesNotProveThatTheLinkIsUp) {
     });
     ASSERT_NE(answered, Instant{});
     ASSERT_NE(suspected, Instant{});
-    EXPECT_EQ(suspected - answered > Options{}.connect_deadline, !up);
+    EXPECT_EQ(suspected - answered > MembershipOptions{}.connect_deadline, !up);
   }
 }
 

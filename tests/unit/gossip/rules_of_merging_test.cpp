@@ -33,8 +33,7 @@ TEST(Rule01, AliveNeedsAHigherIncarnation) {
 
 TEST(Rule01, AnOlderMessageDoesNotClearATimer) {
   L lone(8);
-  lone.hear({L::suspect(3, L::kInc, 1), L::suspect(3, L::kInc, 2), L::suspect(3, L::kInc, 4),
-             L::suspect(3, L::kInc, 5)});
+  lone.hear({L::suspect(3, L::kInc, 1), L::suspect(3, L::kInc, 2), L::suspect(3, L::kInc, 4), L::suspect(3, L::kInc, 5)});
   lone.run_answering(3s, {3});
   lone.hear({L::alive(3, L::kInc)});
   lone.run_answering(3s, {3});
@@ -88,8 +87,7 @@ TEST(Rule02, ARestartedNodeStartsAboveWhatWasSaidOfIt) {
   cluster.run(15s);
   // A disk that was put back: the same life once more, while the others know refutations of it.
   const std::uint64_t known = cluster[0].find(TinyCluster::id_of(2))->incarnation;
-  wire::Rumour accusation{
-      RumourKind::suspect, TinyCluster::id_of(2), known + 3, TinyCluster::id_of(1), nullptr, nullptr, {}};
+  wire::Rumour accusation{RumourKind::suspect, TinyCluster::id_of(2), known + 3, TinyCluster::id_of(1), nullptr, nullptr, {}};
   wire::PeerHeader header;
   header.cluster = {7, 7};
   header.sender = TinyCluster::id_of(1);
@@ -146,17 +144,15 @@ TEST(Rule06, TakenNamesAreReportedAndNothingIsOverwritten) {
     wire::Identity who = *L::identity(i);
     who.name = name;
     who.address.ip = ip;
-    return wire::Rumour{RumourKind::alive, who.id, 1, {}, std::make_shared<const wire::Identity>(who),
-                        nullptr,           {}};
+    return wire::Rumour{RumourKind::alive, who.id, 1, {}, std::make_shared<const wire::Identity>(who), nullptr, {}};
   };
-  Options options;
+  MembershipOptions options;
   options.reclaim = 600s;
   L lone(8, "", options);
   const auto join = [&](const wire::Rumour& who) {
     wire::PeerHeader header;
     header.sender = who.subject;
-    lone.give(Received{header, wire::Join{"lab", {MemberState::alive, 1, who.identity, {}}}, 9,
-                       who.identity->address.ip});
+    lone.give(Received{header, wire::Join{"lab", {MemberState::alive, 1, who.identity, {}}}, 9, who.identity->address.ip});
   };
   lone.hear({named(50, "n3", "10.9.9.9")});
   EXPECT_EQ(lone.count(ChangeKind::conflict, 50), 1u);
@@ -180,7 +176,7 @@ TEST(Rule06, TakenNamesAreReportedAndNothingIsOverwritten) {
 
 TEST(Rule14, TombstonesOutliveALaggingPeer) {
   const auto stays_away = [](const std::string& broken) {
-    Options options;
+    MembershipOptions options;
     options.reclaim = 60s;
     L lone(8, broken, options);
     lone.hear({L::dead(3)});
@@ -208,8 +204,7 @@ TEST(Rule15, AnotherClustersMessagesAreDroppedAndCounted) {
     header.cluster = {8, 8};
     header.sender = L::id(3);
     lone.give(Received{header, wire::Gossip{{L::dead(4)}}, 0, ""});
-    return lone.state(4) == MemberState::alive &&
-           lone->counters().drops[static_cast<std::size_t>(wire::Drop::other_cluster)] == 1;
+    return lone.state(4) == MemberState::alive && lone->counters().drops[static_cast<std::size_t>(wire::Drop::other_cluster)] == 1;
   };
   EXPECT_TRUE(dropped(""));
   EXPECT_FALSE(dropped("other-cluster-dropped"));
@@ -224,14 +219,13 @@ TEST(Rule15, AJoinForAnotherClusterIsRefusedWithTheReason) {
   const wire::Row self{MemberState::alive, 1, std::make_shared<const wire::Identity>(who), {}};
   lone.give(Received{header, wire::Join{"other", self}, 5, "10.0.0.20"});
   ASSERT_EQ(lone.sent<wire::JoinReply>().size(), 1u);
-  EXPECT_NE(lone.sent<wire::JoinReply>()[0].second.refused.find("this is cluster lab, not other"),
-            std::string::npos);
+  EXPECT_NE(lone.sent<wire::JoinReply>()[0].second.refused.find("this is cluster lab, not other"), std::string::npos);
   EXPECT_EQ(lone.state(20), std::nullopt);
   lone.clear();
   lone.give(Received{header, wire::Join{"lab", self}, 5, "10.0.0.20"});
   EXPECT_EQ(lone.sent<wire::JoinReply>().at(0).second.refused, "");
-  const auto reply = std::ranges::find_if(
-      lone.out.sends, [](const Send& send) { return std::holds_alternative<wire::JoinReply>(send.body); });
+  const auto reply =
+      std::ranges::find_if(lone.out.sends, [](const Send& send) { return std::holds_alternative<wire::JoinReply>(send.body); });
   EXPECT_EQ(reply->header.correlation, 77u);
   EXPECT_EQ(lone.state(20), MemberState::alive);
 }
@@ -296,8 +290,7 @@ TEST(Facts, TheHigherVersionWinsAndIsPassedOn) {
   EXPECT_EQ(lone->find(L::id(2))->facts[1]->value, "six");
   bool passed_on = false;
   for (const auto& [to, gossip] : lone.sent<wire::Gossip>())
-    for (const wire::Rumour& rumour : gossip.rumours)
-      passed_on = passed_on || (rumour.fact && rumour.fact->value == "five");
+    for (const wire::Rumour& rumour : gossip.rumours) passed_on = passed_on || (rumour.fact && rumour.fact->value == "five");
   EXPECT_TRUE(passed_on);
 }
 

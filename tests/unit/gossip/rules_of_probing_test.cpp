@@ -19,8 +19,7 @@ TEST(Rule04, EachAccuserCountsOnceAndANewOneIsPassedOn) {
   EXPECT_TRUE(lives(""));
   EXPECT_FALSE(lives("accuser-counts-once"));
   L lone(10);
-  lone.hear({L::suspect(3, L::kInc, 1), L::suspect(3, L::kInc, 2), L::suspect(3, L::kInc, 4),
-             L::suspect(3, L::kInc, 5)});
+  lone.hear({L::suspect(3, L::kInc, 1), L::suspect(3, L::kInc, 2), L::suspect(3, L::kInc, 4), L::suspect(3, L::kInc, 5)});
   lone.run_answering(4600ms);
   EXPECT_EQ(lone.state(3), MemberState::suspect);
   EXPECT_GE(lone->counters().probes, 1u);
@@ -48,9 +47,7 @@ TEST(Rule07, AProbeOfASuspectCarriesTheSuspicion) {
     lone.clear();
     lone.run(3s);
     for (const auto& [to, ping] : lone.sent<wire::Ping>())
-      if (!ping.rumours.empty() && ping.rumours[0].kind == RumourKind::suspect &&
-          ping.rumours[0].subject == L::id(0))
-        return true;
+      if (!ping.rumours.empty() && ping.rumours[0].kind == RumourKind::suspect && ping.rumours[0].subject == L::id(0)) return true;
     EXPECT_FALSE(lone.sent<wire::Ping>().empty());
     return false;
   };
@@ -71,8 +68,7 @@ TEST(Rule07, HelpersAreAskedAndMissingNacksLowerLocalHealth) {
   nacked.run(4s, [&] {
     for (std::size_t i = 0; i < nacked.out.sends.size(); ++i) {
       const Send sent = nacked.out.sends[i];
-      if (const auto* request = std::get_if<wire::PingRequest>(&sent.body))
-        nacked.receive(wire::Nack{request->sequence}, sent.member.low);
+      if (const auto* request = std::get_if<wire::PingRequest>(&sent.body)) nacked.receive(wire::Nack{request->sequence}, sent.member.low);
     }
     nacked.clear();
   });
@@ -102,7 +98,7 @@ TEST(Rule07, AHelperNacksAtFourFifthsOfTheDeadlineAndRelaysThePong) {
 
 TEST(Rule08, PassesOverAllAreShuffled) {
   const auto order = [](const std::string& broken, std::uint64_t seed) {
-    Options options;
+    MembershipOptions options;
     options.random_every = 1;  // each period also the next of the pass
     options.probe_period = 3s;
     L lone(30, broken, options, seed);
@@ -113,8 +109,7 @@ TEST(Rule08, PassesOverAllAreShuffled) {
       lone.answer_pings({});
       lone.clear();
     });
-    std::vector<std::uint64_t> first(probed.begin(),
-                                     probed.begin() + std::min<std::ptrdiff_t>(12, std::ssize(probed)));
+    std::vector<std::uint64_t> first(probed.begin(), probed.begin() + std::min<std::ptrdiff_t>(12, std::ssize(probed)));
     return first;
   };
   EXPECT_GE(order("", 1).size(), 12u);
@@ -124,7 +119,7 @@ TEST(Rule08, PassesOverAllAreShuffled) {
 
 TEST(Rule11, FewestTransmittedGoFirst) {
   const auto all_told_in_three_rounds = [](const std::string& broken) {
-    Options options;
+    MembershipOptions options;
     options.gossip_bytes = 60;  // one accusation a message
     L lone(8, broken, options);
     lone.run_answering(3s);
@@ -203,8 +198,7 @@ TEST(Rule12, TimersBeginAtARandomPhase) {
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       L lone(10, broken, {}, seed);
       lone.run(2s, [&] {
-        if (lone->counters().probes == 1 && !lone.sent<wire::Ping>().empty())
-          firsts.insert(lone.now), lone.clear();
+        if (lone->counters().probes == 1 && !lone.sent<wire::Ping>().empty()) firsts.insert(lone.now), lone.clear();
       });
     }
     return firsts.size() > 4;
@@ -227,7 +221,7 @@ TEST(Rule12, TheSyncPeriodGrowsWithLogN) {
 
 TEST(Rule13, DeadMembersAndSeedsAreTriedForEver) {
   const auto tried = [](const std::string& broken) {
-    Options options;
+    MembershipOptions options;
     options.reclaim = 60s;
     L lone(8, broken, options);
     lone.hear({L::dead(3)});
@@ -296,13 +290,12 @@ TEST(Rule17, OneIsolatedNodeCausesNoFailedElsewhere) {
     cluster.run(20s);
   }
   for (const TinyCluster::Seen& seen : cluster.changes)
-    EXPECT_FALSE(seen.change.kind == ChangeKind::dead && seen.change.id != TinyCluster::id_of(5))
-        << cluster.story();
+    EXPECT_FALSE(seen.change.kind == ChangeKind::dead && seen.change.id != TinyCluster::id_of(5)) << cluster.story();
 }
 
 TEST(Rule18, ManySuspectedAtOnceFreezeTheSideWithoutQuorum) {
   const auto nobody_dead = [](const std::string& broken) {
-    Options options;
+    MembershipOptions options;
     options.broken_rule = broken;
     TinyCluster cluster(options);
     cluster.start(15);
@@ -375,7 +368,7 @@ TEST(ColdLinks, ATimeOutBeforeTheLinkWasUpIsNoEvidence) {
 }
 
 TEST(Pace, NewsWithoutEndAreToldInFewerAndFullerMessages) {
-  Options options;
+  MembershipOptions options;
   LoneMember lone(40, {}, options);
   constexpr std::uint64_t kNews = 1000;
   for (std::uint64_t i = 0; i < kNews; ++i) {  // 10 s of them, at every 10 ms one
@@ -401,7 +394,7 @@ TEST(Pace, OneNewsIsToldAtOnce) {
   lone.run_answering(10s);
   lone.clear();
   lone.hear({LoneMember::alive(3, LoneMember::kInc + 1)});
-  lone.run_answering(Options{}.batch * 2);
+  lone.run_answering(MembershipOptions{}.batch * 2);
   EXPECT_EQ(lone.sent<wire::Gossip>().size(), 8u);
 }
 
@@ -452,7 +445,7 @@ TEST(Address, WhatThreePeersSeeIsSaidOnceAndForgottenWhenItIsMended) {
 }
 
 TEST(Bounds, HostileCountsDoNotGrowTheTable) {
-  Options options;
+  MembershipOptions options;
   options.members = 50;
   options.tombstones = 100;
   L lone(8, "", options);

@@ -14,16 +14,14 @@ TEST(Rules, EachNameBreaksExactlyItsOwn) {
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
   for (std::size_t broken = 0; broken < names.size(); ++broken) {
     const Rules rules(names[broken]);
-    for (std::size_t rule = 0; rule < names.size(); ++rule)
-      EXPECT_EQ(rules.hold(static_cast<Rule>(rule)), rule != broken);
+    for (std::size_t rule = 0; rule < names.size(); ++rule) EXPECT_EQ(rules.hold(static_cast<Rule>(rule)), rule != broken);
   }
 }
 
 TEST(Rules, AllHoldInProduction) {
   for (const char* name : {"", "no-such-rule"}) {
     const Rules rules(name);
-    for (std::size_t rule = 0; rule < Rules::names().size(); ++rule)
-      EXPECT_TRUE(rules.hold(static_cast<Rule>(rule)));
+    for (std::size_t rule = 0; rule < Rules::names().size(); ++rule) EXPECT_TRUE(rules.hold(static_cast<Rule>(rule)));
   }
 }
 

@@ -15,12 +15,9 @@ using wire::Rumour;
 using wire::RumourKind;
 
 constexpr RumourQueue::SizeOf kSize = +[](const Rumour& rumour) { return 10 + rumour.reason.size(); };
-MemberId member(std::uint64_t number) {
-  return {0, number};
-}
+MemberId member(std::uint64_t number) { return {0, number}; }
 // The incarnation tells rumours of one subject apart in these tests.
-Rumour rumour(RumourKind kind, std::uint64_t subject, std::uint64_t incarnation, std::size_t padding = 0,
-              std::uint64_t from = 0) {
+Rumour rumour(RumourKind kind, std::uint64_t subject, std::uint64_t incarnation, std::size_t padding = 0, std::uint64_t from = 0) {
   Rumour made{.kind = kind,
               .subject = member(subject),
               .incarnation = incarnation,
@@ -74,8 +71,7 @@ TEST(Rule11RumourQueue, ThenTheLargestThatFitsThenTheNewest) {
   queue.add(rumour(RumourKind::alive, 2, 1, 40));
   queue.add(rumour(RumourKind::alive, 3, 1, 20));
   queue.add(rumour(RumourKind::alive, 4, 1, 20));
-  EXPECT_EQ(take(queue, 99), (Told{{2, 1}, {4, 1}}))
-      << "100 bytes do not fit; then of the two of 30 the newest";
+  EXPECT_EQ(take(queue, 99), (Told{{2, 1}, {4, 1}})) << "100 bytes do not fit; then of the two of 30 the newest";
   EXPECT_EQ(take(queue, 29), (Told{}));
 }
 
@@ -95,8 +91,7 @@ TEST(Rule11RumourQueue, NothingTwiceInOneMessage) {
 }
 
 TEST(Rule11RumourQueue, TransmittedOftenEnoughItGoes) {
-  for (const auto& [members, times] :
-       {std::pair{1u, 4}, {9u, 4}, {10u, 8}, {99u, 8}, {1000u, 16}, {10'000u, 20}}) {
+  for (const auto& [members, times] : {std::pair{1u, 4}, {9u, 4}, {10u, 8}, {99u, 8}, {1000u, 16}, {10'000u, 20}}) {
     RumourQueue queue({.retransmit = 4}, kSize);
     queue.set_members(members);
     queue.add(rumour(RumourKind::alive, 1, 1));
@@ -202,8 +197,7 @@ TEST(Rule11RumourQueue, FactsHaveASlotPerKey) {
 
 TEST(Rule11RumourQueue, AccusersHaveASlotEachUpToTheBoundOldestIncarnationGivesWay) {
   RumourQueue queue({.accusers = 3}, kSize);
-  for (std::uint64_t accuser = 1; accuser <= 3; ++accuser)
-    queue.add(rumour(RumourKind::suspect, 1, 10 - accuser, 0, accuser));
+  for (std::uint64_t accuser = 1; accuser <= 3; ++accuser) queue.add(rumour(RumourKind::suspect, 1, 10 - accuser, 0, accuser));
   queue.add(rumour(RumourKind::gone, 1, 5, 0, 1));
   queue.add(rumour(RumourKind::suspect, 2, 5, 0, 1));
   queue.add(rumour(RumourKind::suspect, 1, 20, 0, 2));
@@ -286,13 +280,10 @@ struct NaiveQueue {
   std::uint32_t neighbours = 0;
   std::uint64_t numbers = 0;
 
-  static bool accusation(const Rumour& one) {
-    return one.kind == RumourKind::suspect || one.kind == RumourKind::gone;
-  }
+  static bool accusation(const Rumour& one) { return one.kind == RumourKind::suspect || one.kind == RumourKind::gone; }
   static bool same_slot(const Rumour& a, const Rumour& b) {
     if (a.subject != b.subject) return false;
-    if (a.kind == RumourKind::fact || b.kind == RumourKind::fact)
-      return a.kind == b.kind && a.fact->key == b.fact->key;
+    if (a.kind == RumourKind::fact || b.kind == RumourKind::fact) return a.kind == b.kind && a.fact->key == b.fact->key;
     if (accusation(a) || accusation(b)) return a.kind == b.kind && a.from == b.from;
     return true;
   }
@@ -304,11 +295,8 @@ struct NaiveQueue {
     std::erase_if(items, [&](const Item& item) {
       const Rumour& old = item.rumour;
       if (same_slot(old, added)) return true;
-      if (old.subject != added.subject || !accusation(old) || accusation(added) ||
-          added.kind == RumourKind::fact)
-        return false;
-      return added.kind == RumourKind::alive ? old.incarnation < added.incarnation
-                                             : old.incarnation <= added.incarnation;
+      if (old.subject != added.subject || !accusation(old) || accusation(added) || added.kind == RumourKind::fact) return false;
+      return added.kind == RumourKind::alive ? old.incarnation < added.incarnation : old.incarnation <= added.incarnation;
     });
     items.push_back({added, 0, ++numbers});
   }
@@ -344,9 +332,8 @@ struct NaiveQueue {
     }
     // Only what was sent ends, be there fewer neighbours now or not.
     std::size_t at = 0;
-    std::erase_if(items, [&](const Item& item) {
-      return used[at++] && item.transmitted >= limit && (item.reached & neighbours) == neighbours;
-    });
+    std::erase_if(items,
+                  [&](const Item& item) { return used[at++] && item.transmitted >= limit && (item.reached & neighbours) == neighbours; });
     return found;
   }
 };
@@ -358,13 +345,11 @@ RC_GTEST_PROP(Rule11RumourQueue, AgreesWithAPlainList, ()) {
   for (int step = 0; step < steps; ++step) {
     if (*rc::gen::inRange(0, 3) > 0) {
       const auto kind = *rc::gen::arbitrary<std::uint8_t>() % 7;
-      const auto subject = *rc::gen::inRange<std::uint64_t>(1, 6),
-                 incarnation = *rc::gen::inRange<std::uint64_t>(0, 5);
-      Rumour added =
-          static_cast<RumourKind>(kind) == RumourKind::fact
-              ? fact(subject, static_cast<wire::FactKey>(*rc::gen::inRange(0, 4)), incarnation)
-              : rumour(static_cast<RumourKind>(kind), subject, incarnation,
-                       *rc::gen::inRange<std::size_t>(0, 40), *rc::gen::inRange<std::uint64_t>(1, 6));
+      const auto subject = *rc::gen::inRange<std::uint64_t>(1, 6), incarnation = *rc::gen::inRange<std::uint64_t>(0, 5);
+      Rumour added = static_cast<RumourKind>(kind) == RumourKind::fact
+                         ? fact(subject, static_cast<wire::FactKey>(*rc::gen::inRange(0, 4)), incarnation)
+                         : rumour(static_cast<RumourKind>(kind), subject, incarnation, *rc::gen::inRange<std::size_t>(0, 40),
+                                  *rc::gen::inRange<std::uint64_t>(1, 6));
       queue.add(added);
       twin.add(added);
     } else if (*rc::gen::inRange(0, 20) == 0) {
@@ -372,8 +357,7 @@ RC_GTEST_PROP(Rule11RumourQueue, AgreesWithAPlainList, ()) {
       queue.set_neighbours(neighbours);
       twin.set_neighbours(neighbours);
     } else {
-      const auto budget = *rc::gen::inRange<std::size_t>(0, 200),
-                 count = *rc::gen::inRange<std::size_t>(0, 6);
+      const auto budget = *rc::gen::inRange<std::size_t>(0, 200), count = *rc::gen::inRange<std::size_t>(0, 6);
       const auto round = *rc::gen::inRange<std::uint32_t>(0, twin.neighbours + 1);
       const Told expected = twin.take(budget, count, round);
       RC_ASSERT((round == 0 ? take(queue, budget, count) : take_round(queue, round, budget, count)) == expected);
@@ -391,9 +375,8 @@ RC_GTEST_PROP(Rule11RumourQueue, NeverMoreThanItsBounds, ()) {
   for (int step = 0; step < steps; ++step) {
     const bool full = queue.size() == 6;
     const std::uint64_t dropped = queue.dropped();
-    queue.add(rumour(*rc::gen::element(RumourKind::suspect, RumourKind::gone),
-                     *rc::gen::inRange<std::uint64_t>(1, 6), static_cast<std::uint64_t>(step), 0,
-                     *rc::gen::inRange<std::uint64_t>(1, 6)));
+    queue.add(rumour(*rc::gen::element(RumourKind::suspect, RumourKind::gone), *rc::gen::inRange<std::uint64_t>(1, 6),
+                     static_cast<std::uint64_t>(step), 0, *rc::gen::inRange<std::uint64_t>(1, 6)));
     RC_ASSERT(queue.size() <= 6u);
     RC_ASSERT(queue.dropped() == dropped || (full && queue.dropped() == dropped + 1 && queue.size() == 6));
   }

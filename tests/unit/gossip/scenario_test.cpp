@@ -23,8 +23,7 @@ TEST(Scenario, JoinersSeeEachOtherWithinASecond) {
     for (std::size_t i = 1; i < n; ++i) {
       EXPECT_EQ(cluster.count(ChangeKind::joined, i, i), 1u);
       EXPECT_EQ(cluster[i].cluster_id(), (MemberId{7, 7}));
-      EXPECT_EQ(cluster[0].find(TinyCluster::id_of(i))->facts[0]->value,
-                "facts of " + TinyCluster::name_of(i));
+      EXPECT_EQ(cluster[0].find(TinyCluster::id_of(i))->facts[0]->value, "facts of " + TinyCluster::name_of(i));
     }
     cluster.run(1s);  // the last facts
     cluster.changes.clear();
@@ -63,8 +62,7 @@ TEST(Scenario, AStoppedAgentIsSuspectAtOnceAndDeadInSixToNineSeconds) {
     EXPECT_GT(cluster.now() - since, 5s);
     EXPECT_EQ(cluster.count(ChangeKind::dead), n - 1) << "nobody else";
     cluster.go_on(1);
-    EXPECT_TRUE(cluster.run_until(
-        [&] { return cluster.everybody_sees(1, MemberState::alive) && cluster.all_alive_everywhere(); }, 6s))
+    EXPECT_TRUE(cluster.run_until([&] { return cluster.everybody_sees(1, MemberState::alive) && cluster.all_alive_everywhere(); }, 6s))
         << n;
     EXPECT_EQ(cluster.count(ChangeKind::restarted), 0u);
   }
@@ -167,7 +165,7 @@ TEST(Scenario, AThirdCutOffIsDeclaredDeadByTheMajorityAndComesBack) {
 }
 
 TEST(Scenario, PartitionsMergeAfterTheRowsWereReaped) {
-  Options options;
+  MembershipOptions options;
   options.reclaim = 60s;
   TinyCluster cluster(options);
   cluster.start(12);
@@ -198,8 +196,7 @@ TEST(Scenario, WhoStayedLearnsOfThoseWhoAllRestarted) {
   cluster.run(1s);
   for (std::size_t i = 2; i < 24; ++i) cluster.relaunch(i, 2);
   EXPECT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 5s));
-  EXPECT_TRUE(
-      cluster.run_until([&] { return cluster.count(ChangeKind::restarted, std::nullopt, 0) == 22; }, 5s));
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.count(ChangeKind::restarted, std::nullopt, 0) == 22; }, 5s));
 }
 
 TEST(Scenario, AThirdThatStallsAccusesNobodyHealthy) {
@@ -215,8 +212,7 @@ TEST(Scenario, AThirdThatStallsAccusesNobodyHealthy) {
   cluster.run(20s);
   for (const TinyCluster::Seen& seen : cluster.changes) {
     const bool healthy = seen.change.name != "n0" && seen.change.id.low > 8;
-    EXPECT_FALSE(healthy && (seen.change.kind == ChangeKind::dead || seen.change.kind == ChangeKind::down))
-        << cluster.story();
+    EXPECT_FALSE(healthy && (seen.change.kind == ChangeKind::dead || seen.change.kind == ChangeKind::down)) << cluster.story();
   }
   EXPECT_TRUE(cluster.all_alive_everywhere());
 }
@@ -243,11 +239,8 @@ TEST(Scenario, OfThreeTwoKilledAtOnceAreBothDown) {
   cluster.run(15s);
   cluster.kill(1);
   cluster.kill(2);
-  EXPECT_TRUE(cluster.run_until(
-      [&] {
-        return cluster.everybody_sees(1, MemberState::down) && cluster.everybody_sees(2, MemberState::down);
-      },
-      3s))
+  EXPECT_TRUE(
+      cluster.run_until([&] { return cluster.everybody_sees(1, MemberState::down) && cluster.everybody_sees(2, MemberState::down); }, 3s))
       << cluster.story();
 }
 
@@ -260,8 +253,7 @@ TEST(Scenario, RestartWithAnotherAddress) {
   const wire::Endpoint moved{"10.1.0.9", 7400};
   cluster.relaunch(3, 2, moved);
   EXPECT_TRUE(cluster.run_until([&] { return cluster.all_alive_everywhere(); }, 1s));
-  for (std::size_t i = 0; i < 8; ++i)
-    EXPECT_EQ(cluster[i].find(TinyCluster::id_of(3))->identity->address, moved);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(cluster[i].find(TinyCluster::id_of(3))->identity->address, moved);
   cluster.changes.clear();
   cluster.run(60s);
   EXPECT_EQ(cluster.story(), "");

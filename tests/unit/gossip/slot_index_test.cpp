@@ -34,8 +34,7 @@ TEST(SlotIndex, StopsWhenTheVisitorIsContent) {
 }
 
 // Twin: a multimap. Tags are few and adjacent, so that runs collide and wrap around.
-RC_GTEST_PROP(SlotIndex, AgreesWithAMultimap,
-              (const std::vector<std::pair<std::uint8_t, std::uint8_t>>& changes)) {
+RC_GTEST_PROP(SlotIndex, AgreesWithAMultimap, (const std::vector<std::pair<std::uint8_t, std::uint8_t>>& changes)) {
   SlotIndex index;
   std::set<std::pair<std::uint32_t, SlotIndex::Slot>> twin;
   std::map<SlotIndex::Slot, std::uint32_t> tag_of;  // a slot is added once

@@ -11,9 +11,7 @@ namespace {
 
 constexpr Instant kStart{100s};
 constexpr SuspicionTimes kTimes{.min = 4700ms, .max = 9400ms, .wanted = 3};
-MemberId accuser_id(std::uint64_t number) {
-  return {1, number};
-}
+MemberId accuser_id(std::uint64_t number) { return {1, number}; }
 
 TEST(Rule04Suspicion, FirstAccuserIsNoConfirmationAndCountsOnce) {
   Suspicion suspicion(7, accuser_id(1), kStart, kTimes);
@@ -50,8 +48,7 @@ TEST(Rule04Suspicion, NoneWantedWhereTooFewCouldConfirm) {
 }
 
 TEST(Rule04Suspicion, SwitchedOffOneAccuserIsEnough) {
-  Suspicion suspicion(1, accuser_id(1), kStart,
-                      {.min = 4700ms, .max = 9400ms, .wanted = 1, .accuser_counts_once = false});
+  Suspicion suspicion(1, accuser_id(1), kStart, {.min = 4700ms, .max = 9400ms, .wanted = 1, .accuser_counts_once = false});
   EXPECT_TRUE(suspicion.confirm(accuser_id(1)));
   EXPECT_EQ(suspicion.deadline(), kStart + 4700ms);
 }
@@ -65,8 +62,7 @@ TEST(Rule16Suspicion, RestartGivesTheFullTimeAgainAndKeepsTheAccusers) {
 }
 
 TEST(Rule17Suspicion, BadHealthStartsAtMaximumAlsoWhereNoneIsWanted) {
-  Suspicion suspicion(1, accuser_id(1), kStart,
-                      {.min = 4700ms, .max = 9400ms, .wanted = 0, .start_at_max = true});
+  Suspicion suspicion(1, accuser_id(1), kStart, {.min = 4700ms, .max = 9400ms, .wanted = 0, .start_at_max = true});
   EXPECT_EQ(suspicion.deadline(), kStart + 9400ms);
   EXPECT_FALSE(suspicion.confirm(accuser_id(2)));
   EXPECT_EQ(suspicion.deadline(), kStart + 9400ms);
@@ -97,9 +93,7 @@ RC_GTEST_PROP(Rule04Suspicion, AgreesWithTheFormula, (const std::vector<std::uin
     RC_ASSERT(suspicion.confirm(accuser_id(accuser % 16)) == fresh);
     const double from = std::max(min, max), confirmed = static_cast<double>(twin.size()) - 1;
     const double timeout =
-        wanted == 0
-            ? min
-            : std::max<double>(min, from - (from - min) * std::log(confirmed + 1) / std::log(wanted + 1.0));
+        wanted == 0 ? min : std::max<double>(min, from - (from - min) * std::log(confirmed + 1) / std::log(wanted + 1.0));
     const double ours = std::chrono::duration<double, std::milli>(suspicion.deadline() - kStart).count();
     RC_ASSERT(std::abs(ours - timeout) <= (from - min) / 1024 + 0.01);
     RC_ASSERT(suspicion.confirmations() == twin.size() - 1);

@@ -13,9 +13,7 @@ namespace {
 using wire::MemberState;
 using wire::RowSummary;
 constexpr std::uint32_t kTreeBuckets = 16;
-MemberId plain_id(std::uint64_t number) {
-  return {0, number};
-}
+MemberId plain_id(std::uint64_t number) { return {0, number}; }
 
 TEST(SyncTree, EmptyTablesAreEqual) {
   SyncTree one(kTreeBuckets), other(kTreeBuckets);
@@ -24,8 +22,7 @@ TEST(SyncTree, EmptyTablesAreEqual) {
 }
 
 TEST(SyncTree, SuspicionAloneMakesNoDifference) {
-  const RowSummary alive{plain_id(1), 5, MemberState::alive, 77},
-      suspect{plain_id(1), 5, MemberState::suspect, 77};
+  const RowSummary alive{plain_id(1), 5, MemberState::alive, 77}, suspect{plain_id(1), 5, MemberState::suspect, 77};
   SyncTree one(kTreeBuckets), other(kTreeBuckets);
   one.add(alive);
   other.add(suspect);
@@ -36,11 +33,9 @@ TEST(SyncTree, SuspicionAloneMakesNoDifference) {
 TEST(SyncTree, DecisionsIncarnationsAndFactsMakeADifference) {
   const RowSummary row{plain_id(1), 5, MemberState::alive, 77};
   std::set<std::uint64_t> roots;
-  for (RowSummary other :
-       {row, RowSummary{plain_id(2), 5, MemberState::alive, 77},
-        RowSummary{plain_id(1), 6, MemberState::alive, 77}, RowSummary{plain_id(1), 5, MemberState::down, 77},
-        RowSummary{plain_id(1), 5, MemberState::dead, 77}, RowSummary{plain_id(1), 5, MemberState::left, 77},
-        RowSummary{plain_id(1), 5, MemberState::alive, 78}}) {
+  for (RowSummary other : {row, RowSummary{plain_id(2), 5, MemberState::alive, 77}, RowSummary{plain_id(1), 6, MemberState::alive, 77},
+                           RowSummary{plain_id(1), 5, MemberState::down, 77}, RowSummary{plain_id(1), 5, MemberState::dead, 77},
+                           RowSummary{plain_id(1), 5, MemberState::left, 77}, RowSummary{plain_id(1), 5, MemberState::alive, 78}}) {
     SyncTree tree(kTreeBuckets);
     tree.add(other);
     EXPECT_TRUE(roots.insert(tree.root()).second);
@@ -80,16 +75,14 @@ TEST(SyncTree, AnotherNumberOfBucketsCannotBeCompared) {
 }
 
 // Twin: two tables as maps. The buckets that differ are exactly those of the rows that differ.
-RC_GTEST_PROP(SyncTree, FindsExactlyTheBucketsOfDifferingRows,
-              (const std::vector<std::pair<bool, std::uint32_t>>& changes)) {
+RC_GTEST_PROP(SyncTree, FindsExactlyTheBucketsOfDifferingRows, (const std::vector<std::pair<bool, std::uint32_t>>& changes)) {
   struct Table {
     SyncTree tree{kTreeBuckets};
     std::map<MemberId, RowSummary> rows;
   } tables[2];
   for (const auto& [which, draw] : changes) {
     Table& table = tables[which ? 1 : 0];
-    const RowSummary row{plain_id(draw % 30), draw / 30 % 2, static_cast<MemberState>(draw / 60 % 5),
-                         draw / 300 % 2};
+    const RowSummary row{plain_id(draw % 30), draw / 30 % 2, static_cast<MemberState>(draw / 60 % 5), draw / 300 % 2};
     const auto was = table.rows.find(row.id);
     if (draw / 600 % 4 == 0) {
       if (was == table.rows.end()) continue;
@@ -108,8 +101,7 @@ RC_GTEST_PROP(SyncTree, FindsExactlyTheBucketsOfDifferingRows,
   for (std::uint64_t number = 0; number < 30; ++number) {
     const auto a = tables[0].rows.find(plain_id(number)), b = tables[1].rows.find(plain_id(number));
     const bool here = a != tables[0].rows.end(), there = b != tables[1].rows.end();
-    if (here != there || (here && !same_for_sync(a->second, b->second)))
-      differing.insert(tables[0].tree.bucket_of(plain_id(number)));
+    if (here != there || (here && !same_for_sync(a->second, b->second))) differing.insert(tables[0].tree.bucket_of(plain_id(number)));
   }
   const auto found = tables[0].tree.differing(tables[1].tree.buckets());
   RC_ASSERT(std::vector<std::uint16_t>(differing.begin(), differing.end()) == found);

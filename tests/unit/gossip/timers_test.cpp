@@ -33,8 +33,7 @@ TEST(Timers, SequencesAndMembersHaveTheirOwn) {
 }
 
 // Twin: a list, searched in full.
-RC_GTEST_PROP(Timers, AgreeWithAPlainList,
-              (const std::vector<std::pair<std::uint8_t, std::uint8_t>>& calls)) {
+RC_GTEST_PROP(Timers, AgreeWithAPlainList, (const std::vector<std::pair<std::uint8_t, std::uint8_t>>& calls)) {
   Timers timers;
   std::map<Timers::Key, Instant> twin;
   for (const auto& [draw, time] : calls) {

@@ -36,7 +36,7 @@ class TinyCluster {
   };
   enum class Process { never, runs, stopped, gone };
 
-  explicit TinyCluster(Options options = {}) : options_(std::move(options)) {}
+  explicit TinyCluster(MembershipOptions options = {}) : options_(std::move(options)) {}
 
   static MemberId id_of(std::size_t i) { return {0x1000 + i * 0x9e3779b97f4a7c15ULL, i + 1}; }
   static std::string name_of(std::size_t i) { return "n" + std::to_string(i); }
@@ -55,12 +55,11 @@ class TinyCluster {
     self.facts = {{wire::FactKey::resources, 0, "facts of " + name_of(i)}};
     return self;
   }
-  void launch(std::size_t i, Self self, std::optional<Options> options = std::nullopt) {
+  void launch(std::size_t i, Self self, std::optional<MembershipOptions> options = std::nullopt) {
     if (nodes_.size() <= i) nodes_.resize(i + 1);
     Node& node = nodes_[i];
     node.address = self.identity.address;
-    node.membership = std::make_unique<Membership>(std::move(self), options.value_or(options_),
-                                                   Rng(1000 + i + 17 * ++launches_), log);
+    node.membership = std::make_unique<Membership>(std::move(self), options.value_or(options_), Rng(1000 + i + 17 * ++launches_), log);
     node.process = Process::runs;
     node.links.clear();
     give(i, Tick{});
@@ -83,8 +82,7 @@ class TinyCluster {
     nodes_[i].process = Process::gone;
     nodes_[i].inbox.clear();
     for (std::size_t other = 0; other < nodes_.size(); ++other)
-      if (nodes_[other].links.erase(nodes_[i].address) && nodes_[other].process != Process::gone)
-        give(other, LinkLost{nodes_[i].address});
+      if (nodes_[other].links.erase(nodes_[i].address) && nodes_[other].process != Process::gone) give(other, LinkLost{nodes_[i].address});
   }
   void stop(std::size_t i) { nodes_[i].process = Process::stopped; }
   void go_on(std::size_t i) {
@@ -97,9 +95,7 @@ class TinyCluster {
   // Nothing between the two sides any more.
   void cut(std::set<std::size_t> side) { side_ = std::move(side); }
   void heal() { side_.clear(); }
-  std::function<bool(std::size_t from, std::size_t to, const wire::GossipBody&)> lost = [](auto...) {
-    return false;
-  };
+  std::function<bool(std::size_t from, std::size_t to, const wire::GossipBody&)> lost = [](auto...) { return false; };
   std::function<GoneChecked::Answer(std::size_t from, std::size_t to)> connect_answer;
 
   // ---- time
@@ -132,7 +128,7 @@ class TinyCluster {
   }
 
   // ---- looking
-  MemberView view(std::size_t at, std::size_t of) { return nodes_[at].membership->find(nodes_[of].identity->id).value_or(MemberView{}); }
+  MemberView view(std::size_t at, std::size_t of) { return nodes_[at].membership->find(id_of(of)).value_or(MemberView{}); }
   std::optional<wire::MemberState> state(std::size_t at, std::size_t of) {
     const auto view = nodes_[at].membership->find(id_of(of));
     if (!view) return std::nullopt;
@@ -145,34 +141,19 @@ class TinyCluster {
   }
   bool all_alive_everywhere() {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
-      if (nodes_[i].process == Process::runs && nodes_[i].membership->counts().alive != nodes_.size())
-        return false;
+      if (nodes_[i].process == Process::runs && nodes_[i].membership->counts().alive != nodes_.size()) return false;
     return true;
   }
-  std::size_t count(ChangeKind kind, std::optional<std::size_t> about = std::nullopt,
-                    std::optional<std::size_t> by = std::nullopt) const {
+  std::size_t count(ChangeKind kind, std::optional<std::size_t> about = std::nullopt, std::optional<std::size_t> by = std::nullopt) const {
     std::size_t found = 0;
     for (const Seen& seen : changes)
-      found +=
-          seen.change.kind == kind && (!about || seen.change.id == id_of(*about)) && (!by || seen.by == *by);
+      found += seen.change.kind == kind && (!about || seen.change.id == id_of(*about)) && (!by || seen.by == *by);
     return found;
   }
   std::string story() const {  // for messages of failed tests
-    static constexpr const char* kinds[] = {"alive",
-                                            "suspect",
-                                            "down",
-                                            "dead",
-                                            "left",
-                                            "restarted",
-                                            "rebooted",
-                                            "refute",
-                                            "conflict",
-                                            "fact",
-                                            "address_mismatch",
-                                            "joined",
-                                            "frozen",
-                                            "thawed",
-                                            "stalled"};
+    static constexpr const char* kinds[] = {
+        "alive", "suspect",          "down",   "dead",   "left",   "restarted", "rebooted", "refute", "conflict",
+        "fact",  "address_mismatch", "joined", "frozen", "thawed", "stalled"};
     std::string text;
     for (const Seen& seen : changes)
       text += std::to_string(seen.at.time_since_epoch() / 1ms) + " " + name_of(seen.by) + " sees " +
@@ -225,12 +206,8 @@ class TinyCluster {
       if (nodes_[i].address == address && nodes_[i].process != Process::never) return i;
     return std::nullopt;
   }
-  bool separated(std::size_t a, std::size_t b) const {
-    return !side_.empty() && side_.count(a) != side_.count(b);
-  }
-  void later(Duration delay, std::size_t to, Input input) {
-    events_.emplace(now_ + delay, Event{to, std::move(input)});
-  }
+  bool separated(std::size_t a, std::size_t b) const { return !side_.empty() && side_.count(a) != side_.count(b); }
+  void later(Duration delay, std::size_t to, Input input) { events_.emplace(now_ + delay, Event{to, std::move(input)}); }
 
   void perform(std::size_t i, Outputs& out) {
     for (const Change& change : out.changes) changes.push_back({now_, i, change});
@@ -243,8 +220,7 @@ class TinyCluster {
       const auto to = at(check.to);
       auto answer = GoneChecked::Answer::silent;
       if (to && !separated(i, *to))
-        answer = nodes_[*to].process == Process::gone ? GoneChecked::Answer::refused
-                                                      : GoneChecked::Answer::accepts;
+        answer = nodes_[*to].process == Process::gone ? GoneChecked::Answer::refused : GoneChecked::Answer::accepts;
       if (to && connect_answer) answer = connect_answer(i, *to);
       later(answer == GoneChecked::Answer::silent ? 500ms : 1ms, i, GoneChecked{check.to, answer});
     }
@@ -252,16 +228,14 @@ class TinyCluster {
       if (record_sends) sent.emplace_back(i, message);
       // A reply path is the sender's number + 1 here.
       const auto to = message.reply != 0 ? std::optional<std::size_t>(message.reply - 1) : at(message.to);
-      if (!to || separated(i, *to) || nodes_[*to].process == Process::gone || lost(i, *to, message.body))
-        continue;
-      if (message.reply == 0 && !message.member.none() && nodes_[*to].process == Process::runs &&
-          nodes_[i].links.insert(message.to).second)
+      if (!to || separated(i, *to) || nodes_[*to].process == Process::gone || lost(i, *to, message.body)) continue;
+      if (message.reply == 0 && !message.member.none() && nodes_[*to].process == Process::runs && nodes_[i].links.insert(message.to).second)
         later(1ms, i, LinkUp{message.to});
       later(1ms, *to, Received{message.header, message.body, i + 1, nodes_[i].address.ip});
     }
   }
 
-  Options options_;
+  MembershipOptions options_;
   Instant now_{1000s};
   std::vector<Node> nodes_;
   std::multimap<Instant, Event> events_;

@@ -52,8 +52,7 @@ TEST_F(Tree, PortsOfTheKernel) {
   write("/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n");
   write("/proc/sys/net/ipv4/ip_local_reserved_ports", "7400-7402,8080,20000-29999\n");
   EXPECT_EQ(local_port_range(root), (node::PortSpan{32768, 60999}));
-  EXPECT_THAT(reserved_ports(root),
-              ElementsAre(node::PortSpan{7400, 7402}, node::PortSpan{8080, 8080}, node::PortSpan{20000, 29999}));
+  EXPECT_THAT(reserved_ports(root), ElementsAre(node::PortSpan{7400, 7402}, node::PortSpan{8080, 8080}, node::PortSpan{20000, 29999}));
 }
 
 TEST_F(Tree, NvidiaDriver) {
@@ -137,9 +136,7 @@ struct Door {  // listens on loopback
   sockaddr_in at{};
 };
 
-Answer answer_at(std::uint16_t port) {
-  return try_contacts({{"n2", {"127.0.0.1", port}}}, 300ms, 5s).at(0).answer;
-}
+Answer answer_at(std::uint16_t port) { return try_contacts({{"n2", {"127.0.0.1", port}}}, 300ms, 5s).at(0).answer; }
 
 TEST(Contacts, WhoAcceptsRefusesOrKeepsSilent) {
   const Door open(8), closed(-1), full(0);
@@ -245,9 +242,8 @@ TEST(Examiner, SaysWhyItExaminesNothing) {
   const auto hear = [&](std::size_t until) {
     pollfd ready{(*examiner)->fd(), POLLIN, 0};
     while (told.size() < until && ::poll(&ready, 1, 60'000) == 1)
-      (*examiner)->dispatch([&](std::uint64_t token, Result<node::Examination> seen) {
-        told[token] = seen ? "seen" : seen.error().message;
-      });
+      (*examiner)->dispatch(
+          [&](std::uint64_t token, Result<node::Examination> seen) { told[token] = seen ? "seen" : seen.error().message; });
   };
   (*examiner)->begin(100, throws);
   hear(1);

@@ -128,7 +128,8 @@ TEST(Address, WithoutARouteTheOnlyAddressIsTaken) {
   EXPECT_EQ(*only_address({{"eth0", "10.0.0.5"}, {"eth0:1", "10.0.0.5"}}), "10.0.0.5");
   const auto several = only_address({{"lo", "127.0.0.1"}, {"eth0", "10.0.0.5"}, {"ib0", "10.1.0.5"}});
   ASSERT_FALSE(several);
-  EXPECT_THAT(several.error().text(), HasSubstr("several IPv4 addresses; give one with --advertise IP or INTERFACE: 10.0.0.5 (eth0), 10.1.0.5 (ib0)"));
+  EXPECT_THAT(several.error().text(),
+              HasSubstr("several IPv4 addresses; give one with --advertise IP or INTERFACE: 10.0.0.5 (eth0), 10.1.0.5 (ib0)"));
   EXPECT_THAT(only_address({{"lo", "127.0.0.1"}}).error().message, HasSubstr("no IPv4 address but its own loopback"));
 }
 

@@ -16,8 +16,8 @@ TEST(KernelLog, XidsAreRead) {
     const char* text;
   };
   const Row rows[] = {
-      {"3,1290,77,-;NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n",
-       "0000:10:00.0", 79, "GPU has fallen off the bus"},
+      {"3,1290,77,-;NVRM: Xid (PCI:0000:10:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n", "0000:10:00.0", 79,
+       "GPU has fallen off the bus"},
       {"4,1,2,-;NVRM: Xid (PCI:0000:C1:00): 48, pid=1896, name=python3, An uncorrectable double bit error (DBE) has been detected\n",
        "0000:c1:00.0", 48, "An uncorrectable double bit error (DBE) has been detected"},
       {"6,1,2,c;[ 77.1] NVRM: Xid (0002:03:00): 13, Graphics Exception\n SUBSYSTEM=pci\n DEVICE=+pci:0002:03:00.0\n", "0002:03:00.0", 13,
@@ -37,8 +37,8 @@ TEST(KernelLog, XidsAreRead) {
 TEST(KernelLog, WhatIsNoneIsNotTakenForOne) {
   for (const char* record :
        {"", ";", "6,1,2,-;", "6,1,2,-;usb 1-1: new device", "NVRM: Xid (PCI:0000:10:00): 79, x", "6,1,2,-;NVRM: Xid (PCI:0000:10:00): x",
-        "6,1,2,-;NVRM: Xid (PCI:0000:10:00)", "6,1,2,-;NVRM: Xid (PCI:0000:10:00): 99999999999, x", "6,1,2,-;first\n NVRM: Xid (PCI:0000:10:00): 79, x",
-        "12,1,2,-;NVRM: Xid (PCI:0000:10:00): 79, a program wrote this",
+        "6,1,2,-;NVRM: Xid (PCI:0000:10:00)", "6,1,2,-;NVRM: Xid (PCI:0000:10:00): 99999999999, x",
+        "6,1,2,-;first\n NVRM: Xid (PCI:0000:10:00): 79, x", "12,1,2,-;NVRM: Xid (PCI:0000:10:00): 79, a program wrote this",
         "4,1,2,-;tmpfs: Unknown parameter 'NVRM: Xid (PCI:0000:10:00): 79, a user mounted this'"})
     EXPECT_FALSE(parse_gpu_fault(record)) << record;
 }

@@ -7,9 +7,7 @@
 // A test ends while glibc's resolver still asks, in a thread that nobody can stop: what that holds is no leak
 // of ours.
 extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:__res_context_send";
-}
+extern "C" const char* __lsan_default_suppressions() { return "leak:__res_context_send"; }
 #endif
 
 namespace dtrain::host {
@@ -26,8 +24,7 @@ TEST(Seed, WithAndWithoutPort) {
   EXPECT_TRUE(is("[fd00::1]:7500", "fd00::1", 7500));
   EXPECT_TRUE(is("[fd00::1]", "fd00::1", 7400));
   EXPECT_TRUE(is("fd00::1", "fd00::1", 7400));
-  for (const char* wrong :
-       {"", ":7400", "gpu01:", "gpu01:0", "gpu01:70000", "gpu01:x", "[fd00::1", "[fd00::1]7400"})
+  for (const char* wrong : {"", ":7400", "gpu01:", "gpu01:0", "gpu01:70000", "gpu01:x", "[fd00::1", "[fd00::1]7400"})
     EXPECT_FALSE(parse_seed(wrong)) << wrong;
 }
 

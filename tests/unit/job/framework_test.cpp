@@ -92,7 +92,8 @@ TEST(Frameworks, EveryKnownNameHasItsNumberAndItsRules) {
 
 TEST(Frameworks, ARoleWithoutRulesHasTheRulesOfAnyRole) {
   for (const FrameworkLine& line : kFrameworks)
-    for (const char* role : {"trainer", "", "PS", "ps0", "workers"}) EXPECT_EQ(role_rules(line.framework, role), RoleRules{}) << line.name << role;
+    for (const char* role : {"trainer", "", "PS", "ps0", "workers"})
+      EXPECT_EQ(role_rules(line.framework, role), RoleRules{}) << line.name << role;
   const RoleRules any;
   EXPECT_EQ(any.most, limits::kTasksPerJob);
   EXPECT_TRUE(any.ends);

@@ -12,12 +12,8 @@ namespace dtrain::job::testing {
 
 namespace {
 
-std::uint64_t below(std::uint64_t bound) {
-  return *rc::gen::inRange<std::uint64_t>(0, bound);
-}
-bool coin() {
-  return below(2) == 0;
-}
+std::uint64_t below(std::uint64_t bound) { return *rc::gen::inRange<std::uint64_t>(0, bound); }
+bool coin() { return below(2) == 0; }
 
 template <class E>
 E any_word() {
@@ -79,8 +75,7 @@ Policy any_policy() {
   Policy policy;
   if (coin()) policy.backoff_limit = static_cast<std::uint32_t>(below(100));
   policy.restart_backoff = {any_duration(), any_duration(), 0s, any_duration(), coin()};
-  policy.restart_backoff.max =
-      std::max(policy.restart_backoff.first, policy.restart_backoff.initial) + any_duration();
+  policy.restart_backoff.max = std::max(policy.restart_backoff.first, policy.restart_backoff.initial) + any_duration();
   policy.failure_threshold = {static_cast<std::uint32_t>(below(9)), 1ms + any_duration()};
   policy.on_ps_failure = any_word<OnPsFailure>();
   if (coin()) policy.active_deadline = std::chrono::seconds(1 + below(100'000));
@@ -95,8 +90,7 @@ Policy any_policy() {
   policy.gang = coin();
   policy.stop_grace_period = any_duration();
   if (coin()) {
-    policy.signal_before_deadline =
-        SignalBeforeDeadline{static_cast<std::int32_t>(1 + below(64)), any_duration()};
+    policy.signal_before_deadline = SignalBeforeDeadline{static_cast<std::int32_t>(1 + below(64)), any_duration()};
     if (policy.active_deadline) policy.signal_before_deadline->before = *policy.active_deadline - 1ms;
   }
   return policy;
@@ -107,10 +101,9 @@ Policy any_policy() {
 rc::Gen<std::string> awkward_text() {
   return rc::gen::map(
       rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
-          "a", "B", " ", "  ", "'", "\"", "\\", "{", "}", "{{", "}}", "{hosts:ps}", "{task.nobody}",
-          "{hosts:", "${param:", "${param:x}", "$", ":", ": ", "#", " #", "\n", "\t", "\r\n", "\x01", "\x7f",
-          "~", "null", "true", "- ", "? ", "|", ">", "&a", "*a", "!t", "%", "@", "`", ",", "[", "]",
-          "\xc3\xa4", "\xe2\x80\xa8", "\xc2\x85", "\xef\xbb\xbf", "\xf0\x9f\x98\x80", "---\n", "...\n")),
+          "a", "B", " ", "  ", "'", "\"", "\\", "{", "}", "{{", "}}", "{hosts:ps}", "{task.nobody}", "{hosts:", "${param:", "${param:x}",
+          "$", ":", ": ", "#", " #", "\n", "\t", "\r\n", "\x01", "\x7f", "~", "null", "true", "- ", "? ", "|", ">", "&a", "*a", "!t", "%",
+          "@", "`", ",", "[", "]", "\xc3\xa4", "\xe2\x80\xa8", "\xc2\x85", "\xef\xbb\xbf", "\xf0\x9f\x98\x80", "---\n", "...\n")),
       [](const std::vector<std::string>& parts) {
         std::string out;
         for (const auto& part : parts) out += part;
@@ -143,7 +136,9 @@ rc::Gen<JobSpec> valid_spec() {
       spec.checkpoint = checkpoint;
     }
     spec.policy = any_policy();
-    const auto tells_all = [&](const auto& role) { return role.second.replicas > 1 && !rules_of(spec.framework).scales_alone(spec, role.first); };
+    const auto tells_all = [&](const auto& role) {
+      return role.second.replicas > 1 && !rules_of(spec.framework).scales_alone(spec, role.first);
+    };
     spec.policy.gang = spec.policy.gang || std::any_of(spec.roles.begin(), spec.roles.end(), tells_all);
     if (coin()) spec.notify = {{"/bin/page", *awkward_text()}, {"Failed", "Running"}};
     spec.suspend = coin();

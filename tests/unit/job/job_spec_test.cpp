@@ -9,11 +9,10 @@ namespace {
 using testing::job_text;
 using testing::parse_good;
 
-JobSpec spec_of(const std::vector<std::pair<std::string, int>>& roles,
-                const std::string& framework = "tensorflow", const std::string& rest = "") {
+JobSpec spec_of(const std::vector<std::pair<std::string, int>>& roles, const std::string& framework = "tensorflow",
+                const std::string& rest = "") {
   std::string lines;
-  for (const auto& [role, replicas] : roles)
-    lines += "    " + role + ": {replicas: " + std::to_string(replicas) + ", command: [a]}\n";
+  for (const auto& [role, replicas] : roles) lines += "    " + role + ": {replicas: " + std::to_string(replicas) + ", command: [a]}\n";
   return parse_good(job_text(lines, rest, framework));
 }
 
@@ -28,36 +27,20 @@ struct Expected {
 
 TEST(JobSpec, ClassesOfTasks) {
   const std::vector<Expected> table = {
-      {{{"ps", 2}, {"chief", 1}, {"worker", 2}},
-       "tensorflow",
-       false,
-       "chief-0",
-       "chief-0 ps-0 ps-1",
-       "chief-0 ps-0 ps-1"},
+      {{{"ps", 2}, {"chief", 1}, {"worker", 2}}, "tensorflow", false, "chief-0", "chief-0 ps-0 ps-1", "chief-0 ps-0 ps-1"},
       {{{"ps", 1}, {"worker", 2}}, "tensorflow", false, "worker-0", "ps-0", "ps-0 worker-0"},
-      {{{"ps", 1}, {"master", 1}, {"worker", 1}},
-       "tensorflow",
-       false,
-       "master-0",
-       "master-0 ps-0",
-       "master-0 ps-0"},
+      {{{"ps", 1}, {"master", 1}, {"worker", 1}}, "tensorflow", false, "master-0", "master-0 ps-0", "master-0 ps-0"},
       {{{"worker", 2}}, "tensorflow", true, "worker-0", "worker-0 worker-1", "worker-0"},
       {{{"worker", 1}}, "tensorflow", false, "worker-0", "", "worker-0"},
       {{{"worker", 1}, {"evaluator", 1}}, "tensorflow", false, "worker-0", "", "evaluator-0 worker-0"},
-      {{{"chief", 1}, {"worker", 1}, {"evaluator", 1}},
-       "tensorflow",
-       true,
-       "chief-0",
-       "chief-0 worker-0",
-       "chief-0 evaluator-0"},
+      {{{"chief", 1}, {"worker", 1}, {"evaluator", 1}}, "tensorflow", true, "chief-0", "chief-0 worker-0", "chief-0 evaluator-0"},
       {{{"ps", 1}, {"chief", 1}, {"worker", 1}}, "generic", false, "chief-0", "chief-0 ps-0", ""},
       {{{"worker", 2}}, "generic", false, "", "", ""},
       {{{"trainer", 2}}, "tensorflow", false, "", "", ""},
   };
   for (const auto& row : table) {
     const JobSpec spec = spec_of(row.roles, row.framework);
-    SCOPED_TRACE(row.framework + " with " + row.roles[0].first + ", " + std::to_string(row.roles.size()) +
-                 " roles");
+    SCOPED_TRACE(row.framework + " with " + row.roles[0].first + ", " + std::to_string(row.roles.size()) + " roles");
     EXPECT_EQ(is_collective(spec), row.collective);
     const auto deciding = deciding_task(spec);
     EXPECT_EQ(deciding ? deciding->text() : "", row.deciding);
@@ -108,8 +91,8 @@ TEST(JobSpec, Counts) {
 
 TEST(JobSpec, FrameworksOfRanksAreCollective) {
   JobSpec spec = spec_of({{"worker", 2}}, "generic");
-  for (const Framework f : {Framework::pytorch, Framework::mpi, Framework::horovod, Framework::xgboost,
-                            Framework::paddle, Framework::jax}) {
+  for (const Framework f :
+       {Framework::pytorch, Framework::mpi, Framework::horovod, Framework::xgboost, Framework::paddle, Framework::jax}) {
     spec.framework = f;
     EXPECT_TRUE(is_collective(spec)) << to_string(f);
   }

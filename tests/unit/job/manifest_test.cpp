@@ -23,8 +23,7 @@ using testing::parse_good;
 using ::testing::SizeIs;
 
 TEST(Manifest, Defaults) {
-  const JobSpec spec = parse_good(
-      "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: x}\nspec: {roles: {worker: {command: [a]}}}");
+  const JobSpec spec = parse_good("apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: x}\nspec: {roles: {worker: {command: [a]}}}");
   EXPECT_EQ(spec.name, "x");
   EXPECT_EQ(spec.framework, Framework::generic);
   EXPECT_EQ(spec.work_dir, ".");
@@ -177,22 +176,18 @@ TEST(Manifest, DefaultsThatDependOnTheRole) {
     EXPECT_THAT(spec.roles.at("ps").start_after, IsEmpty());
     EXPECT_THAT(spec.roles.at("chief").start_after, ElementsAre(Pair("ps", StartAfter::running)));
     for (const char* role : {"worker", "evaluator", "other"})
-      EXPECT_THAT(spec.roles.at(role).start_after,
-                  ElementsAre(Pair("chief", StartAfter::running), Pair("ps", StartAfter::running)));
+      EXPECT_THAT(spec.roles.at(role).start_after, ElementsAre(Pair("chief", StartAfter::running), Pair("ps", StartAfter::running)));
     for (const char* role : {"ps", "chief", "evaluator"})
       EXPECT_EQ(spec.roles.at(role).exclusive, std::string(framework) == "tensorflow") << role;
     for (const char* role : {"worker", "other"}) EXPECT_FALSE(spec.roles.at(role).exclusive);
   }
-  const JobSpec spec =
-      parse_good(job_text("    master: {command: [a]}\n    worker: {command: [a], startAfter: {}}"));
+  const JobSpec spec = parse_good(job_text("    master: {command: [a]}\n    worker: {command: [a], startAfter: {}}"));
   EXPECT_THAT(spec.roles.at("master").start_after, IsEmpty());
   EXPECT_THAT(spec.roles.at("worker").start_after, IsEmpty());
 }
 
 TEST(Manifest, ShortFormsOfPolicy) {
-  const auto policy = [](const std::string& fields) {
-    return parse_good(job_text(kWorker, "  policy: {" + fields + "}")).policy;
-  };
+  const auto policy = [](const std::string& fields) { return parse_good(job_text(kWorker, "  policy: {" + fields + "}")).policy; };
   const RestartBackoff all = policy("restartBackoff: 0s").restart_backoff;
   EXPECT_EQ(all.first, 0s);
   EXPECT_EQ(all.initial, 0s);
@@ -208,8 +203,7 @@ TEST(Manifest, ShortFormsOfPolicy) {
 }
 
 TEST(Manifest, AcceptsTheMasterOfOlderTensorFlow) {
-  EXPECT_TRUE(
-      has_role(parse_good(job_text("    master: {command: [a]}\n    worker: {command: [a]}")), "master"));
+  EXPECT_TRUE(has_role(parse_good(job_text("    master: {command: [a]}\n    worker: {command: [a]}")), "master"));
 }
 
 ParsedJob with(const std::string& text, std::vector<std::pair<std::string, std::string>> sets,
@@ -238,17 +232,14 @@ TEST(Manifest, MistakesInSetNameIt) {
   const auto text_of = [](const ParsedJob& job) { return job.errors.empty() ? "" : job.errors[0].text(); };
   EXPECT_EQ(text_of(with(job_text(kWorker), {{"spec.roles.worker.replicas", "x"}})),
             "--set: spec.roles.worker.replicas: must be a whole number from 1 to 10000, not `x`");
-  EXPECT_THAT(text_of(with(job_text(kWorker), {{"spec.rolls", "x"}})),
-              HasSubstr("--set: spec.rolls: unknown key"));
-  for (const char* path : {"", ".", "a..b", "spec.", "spec.framework.x", "spec.roles.worker.command.9",
-                           "spec.roles.worker.command.x"})
+  EXPECT_THAT(text_of(with(job_text(kWorker), {{"spec.rolls", "x"}})), HasSubstr("--set: spec.rolls: unknown key"));
+  for (const char* path : {"", ".", "a..b", "spec.", "spec.framework.x", "spec.roles.worker.command.9", "spec.roles.worker.command.x"})
     EXPECT_THAT(text_of(with(job_text(kWorker), {{path, "x"}})), HasSubstr("--set ")) << path;
 }
 
 TEST(Manifest, ParametersFillEveryScalar) {
-  const std::string text =
-      job_text("    worker: {replicas: \"${param:n}\", command: [a, \"x${param:who}y${param:who}\"]}",
-               "  env: {A: \"$${param:who} $x ${y}\"}");
+  const std::string text = job_text("    worker: {replicas: \"${param:n}\", command: [a, \"x${param:who}y${param:who}\"]}",
+                                    "  env: {A: \"$${param:who} $x ${y}\"}");
   const ParsedJob job = with(text, {}, {{"n", "3"}, {"who", "${param:n}"}});
   ASSERT_THAT(job.errors, IsEmpty());
   EXPECT_EQ(job.spec.roles.at("worker").replicas, 3u);
@@ -258,12 +249,9 @@ TEST(Manifest, ParametersFillEveryScalar) {
 
 TEST(Manifest, ParametersWithoutValueAndUnused) {
   const ParsedJob job =
-      with(job_text("    worker: {command: [\"${param:a}\", \"${param:b}\", \"${param:c\"]}"), {},
-           {{"b", "x"}, {"z", "y"}});
+      with(job_text("    worker: {command: [\"${param:a}\", \"${param:b}\", \"${param:c\"]}"), {}, {{"b", "x"}, {"z", "y"}});
   ASSERT_THAT(job.errors, SizeIs(2));
-  EXPECT_THAT(
-      job.errors[0].text(),
-      HasSubstr("f.yaml:7: spec.roles.worker.command[0]: parameter `a` has no value; give --param a=VALUE"));
+  EXPECT_THAT(job.errors[0].text(), HasSubstr("f.yaml:7: spec.roles.worker.command[0]: parameter `a` has no value; give --param a=VALUE"));
   EXPECT_THAT(job.errors[1].text(), HasSubstr("command[2]: ${param: has no closing brace"));
   EXPECT_THAT(job.warnings, ElementsAre("--param z is not used in the file"));
 }
@@ -271,8 +259,7 @@ TEST(Manifest, ParametersWithoutValueAndUnused) {
 TEST(Manifest, ParametersCannotBlowUpTheFile) {
   std::string list;
   for (int i = 0; i < 1000; ++i) list += "\"${param:a}\", ";
-  const ParsedJob job =
-      with(job_text("    worker: {command: [" + list + "]}"), {}, {{"a", std::string(100'000, 'x')}});
+  const ParsedJob job = with(job_text("    worker: {command: [" + list + "]}"), {}, {{"a", std::string(100'000, 'x')}});
   ASSERT_FALSE(job.errors.empty());
   EXPECT_THAT(job.errors[0].text(), HasSubstr("parameters bring in more than"));
 }
@@ -280,15 +267,11 @@ TEST(Manifest, ParametersCannotBlowUpTheFile) {
 TEST(Manifest, Warnings) {
   EXPECT_THAT(parse(job_text("    ps: {command: [a]}\n    worker: {replicas: 50, command: [a]}")).warnings,
               ElementsAre(HasSubstr("50 workers on 1 ps")));
-  EXPECT_THAT(parse(job_text("    ps: {replicas: 3, command: [a]}\n    worker: {replicas: 50, command: [a]}"))
-                  .warnings,
-              IsEmpty());
-  EXPECT_THAT(parse(job_text(kWorker, "  checkpoint: {dir: /a, replicas: 2}")).warnings,
-              ElementsAre(HasSubstr("makes no copies")));
+  EXPECT_THAT(parse(job_text("    ps: {replicas: 3, command: [a]}\n    worker: {replicas: 50, command: [a]}")).warnings, IsEmpty());
+  EXPECT_THAT(parse(job_text(kWorker, "  checkpoint: {dir: /a, replicas: 2}")).warnings, ElementsAre(HasSubstr("makes no copies")));
   EXPECT_THAT(parse(job_text(kWorker, "  policy: {signalBeforeDeadline: {signal: 10, before: 1s}}")).warnings,
               ElementsAre(HasSubstr("never sent")));
-  EXPECT_THAT(parse(job_text("    wroker: {command: [a]}")).warnings,
-              ElementsAre(HasSubstr("did you mean worker?")));
+  EXPECT_THAT(parse(job_text("    wroker: {command: [a]}")).warnings, ElementsAre(HasSubstr("did you mean worker?")));
 }
 
 TEST(Manifest, EmptyExamplesStayValid) {

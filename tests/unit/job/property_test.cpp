@@ -78,11 +78,10 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }
 
 rc::Gen<std::string> short_word() {
-  return rc::gen::map(rc::gen::container<std::vector<char>>(rc::gen::element('a', 'b', 'A', 'c')),
-                      [](std::vector<char> letters) {
-                        if (letters.size() > 5) letters.resize(5);  // the twin is exponential
-                        return std::string(letters.begin(), letters.end());
-                      });
+  return rc::gen::map(rc::gen::container<std::vector<char>>(rc::gen::element('a', 'b', 'A', 'c')), [](std::vector<char> letters) {
+    if (letters.size() > 5) letters.resize(5);  // the twin is exponential
+    return std::string(letters.begin(), letters.end());
+  });
 }
 
 RC_GTEST_PROP(JobProperty, NearestIsTheFirstOfTheNearest, ()) {
@@ -93,9 +92,7 @@ RC_GTEST_PROP(JobProperty, NearestIsTheFirstOfTheNearest, ()) {
   for (const auto& candidate : known) {
     const std::size_t longer = std::max(word.size(), candidate.size());
     const std::size_t d = distance(word, candidate);
-    if (word.empty() || candidate.empty() || d > std::max<std::size_t>(1, longer / 3) || d >= longer ||
-        d >= best)
-      continue;
+    if (word.empty() || candidate.empty() || d > std::max<std::size_t>(1, longer / 3) || d >= longer || d >= best) continue;
     best = d;
     expected = candidate;
   }
@@ -113,19 +110,15 @@ RC_GTEST_PROP(JobProperty, EscapedTextRendersToItself, ()) {
 }
 
 // The grammar again, by search from the left over all known prefixes.
-std::string naive_render(const std::string& text,
-                         const std::function<std::string(const std::string&)>& value) {
-  const std::vector<std::string> prefixes{"hosts:", "host:", "count:",   "port:",      "job.",
-                                          "task.",  "work.", "package.", "checkpoint."};
+std::string naive_render(const std::string& text, const std::function<std::string(const std::string&)>& value) {
+  const std::vector<std::string> prefixes{"hosts:", "host:", "count:", "port:", "job.", "task.", "work.", "package.", "checkpoint."};
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const auto name_from = [&](std::size_t at) -> std::string {
       for (const auto& prefix : prefixes) {
         if (text.compare(at, prefix.size(), prefix) != 0) continue;
         std::string name;
-        for (std::size_t j = at;
-             j < text.size() && std::string("{} \t\r\n\"'").find(text[j]) == std::string::npos; ++j)
-          name += text[j];
+        for (std::size_t j = at; j < text.size() && std::string("{} \t\r\n\"'").find(text[j]) == std::string::npos; ++j) name += text[j];
         if (at + name.size() < text.size() && text[at + name.size()] == '}') return name;
       }
       return "";
@@ -146,9 +139,9 @@ std::string naive_render(const std::string& text,
 }
 
 RC_GTEST_PROP(JobProperty, RenderingIsAsTheGrammarSays, ()) {
-  const auto parts = *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
-      "{", "}", "{{", "}}", "{task.index}", "{task.name}", "{count:worker}", "{{task.index}}", "task.index",
-      "a", " ", "$", "{x}", "\"", "{work.dir}"));
+  const auto parts = *rc::gen::container<std::vector<std::string>>(
+      rc::gen::element<std::string>("{", "}", "{{", "}}", "{task.index}", "{task.name}", "{count:worker}", "{{task.index}}", "task.index",
+                                    "a", " ", "$", "{x}", "\"", "{work.dir}"));
   std::string text;
   for (const auto& part : parts) text += part;
   const JobSpec spec = testing::parse_good(testing::job_text("    worker: {replicas: 2, command: [a]}"));
@@ -173,8 +166,7 @@ RC_GTEST_PROP(JobProperty, QuantitiesReadBackWhatTheyWrite, ()) {
   RC_ASSERT(parse_cpus(format_cpus(millis)).value() == millis);
   const auto bytes = *rc::gen::inRange<std::uint64_t>(0, 1ull << 62) >> *rc::gen::inRange(0, 62);
   RC_ASSERT(parse_memory(format_memory(bytes)).value() == bytes);
-  const Duration span =
-      std::chrono::milliseconds(*rc::gen::inRange<std::int64_t>(0, kLongestDuration / 1ms + 1));
+  const Duration span = std::chrono::milliseconds(*rc::gen::inRange<std::int64_t>(0, kLongestDuration / 1ms + 1));
   RC_ASSERT(parse_duration(format_duration(span)).value() == span);
   const auto signal = *rc::gen::inRange<std::int32_t>(1, kHighestSignal + 1);
   RC_ASSERT(parse_signal(format_signal(signal)).value() == signal);
@@ -184,14 +176,12 @@ RC_GTEST_PROP(JobProperty, MemoryIsTheExactProductRoundedUp, ()) {
   const auto whole = *rc::gen::inRange<std::uint64_t>(0, 1000);
   const auto thousandths = *rc::gen::inRange<std::uint64_t>(0, 1000);
   const std::vector<std::pair<std::string, std::uint64_t>> units{
-      {"", 1},          {"Ki", 1ull << 10},   {"Mi", 1ull << 20}, {"Gi", 1ull << 30},  {"Ti", 1ull << 40},
-      {"k", 1000},      {"K", 1000},          {"M", 1000'000},    {"G", 1000'000'000}, {"e3", 1000},
-      {"E6", 1000'000}, {"e+9", 1000'000'000}};
+      {"", 1},     {"Ki", 1ull << 10}, {"Mi", 1ull << 20},  {"Gi", 1ull << 30}, {"Ti", 1ull << 40}, {"k", 1000},
+      {"K", 1000}, {"M", 1000'000},    {"G", 1000'000'000}, {"e3", 1000},       {"E6", 1000'000},   {"e+9", 1000'000'000}};
   const auto& [suffix, factor] = units[*rc::gen::inRange<std::size_t>(0, units.size())];
   std::string digits = std::to_string(1000 + thousandths).substr(1);
   const std::uint64_t product = (whole * 1000 + thousandths) * factor;  // below 2^60
-  RC_ASSERT(parse_memory(std::to_string(whole) + "." + digits + suffix).value() ==
-            product / 1000 + (product % 1000 ? 1 : 0));
+  RC_ASSERT(parse_memory(std::to_string(whole) + "." + digits + suffix).value() == product / 1000 + (product % 1000 ? 1 : 0));
 }
 
 // Depth-first search for any path from a role back to itself.
@@ -216,15 +206,13 @@ RC_GTEST_PROP(JobProperty, EveryCircleOfRolesIsFound, ()) {
   JobSpec spec;
   const std::vector<std::string> names{"a", "b", "c", "d", "e"};
   for (const auto& name : names)
-    for (const auto& other : *rc::gen::container<std::vector<std::string>>(
-             rc::gen::element<std::string>("a", "b", "c", "d", "e", "z")))
+    for (const auto& other : *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>("a", "b", "c", "d", "e", "z")))
       if (spec.roles[name].start_after.size() < 2) spec.roles[name].start_after[other] = StartAfter::running;
   const auto cycle = find_start_cycle(spec);
   RC_ASSERT(cycle.empty() != has_cycle(spec));
   if (cycle.empty()) return;
   RC_ASSERT(cycle.front() == cycle.back());
-  for (std::size_t i = 0; i + 1 < cycle.size(); ++i)
-    RC_ASSERT(spec.roles.at(cycle[i]).start_after.contains(cycle[i + 1]));
+  for (std::size_t i = 0; i + 1 < cycle.size(); ++i) RC_ASSERT(spec.roles.at(cycle[i]).start_after.contains(cycle[i + 1]));
 }
 
 RC_GTEST_PROP(JobProperty, AnyBytesAreAnswered, (const std::string& bytes)) {
@@ -243,33 +231,15 @@ RC_GTEST_PROP(JobProperty, AnySpecIsJudged, ()) {
   const std::string junk = *rc::gen::arbitrary<std::string>();
   const auto number = *rc::gen::arbitrary<std::int64_t>();
   switch (*rc::gen::inRange(0, 9)) {
-    case 0:
-      spec.name = junk;
-      break;
-    case 1:
-      spec.roles[junk].replicas = static_cast<std::uint32_t>(number);
-      break;
-    case 2:
-      spec.policy.stop_grace_period = Duration(number);
-      break;
-    case 3:
-      spec.env[junk] = junk;
-      break;
-    case 4:
-      spec.roles["worker"].start_after[junk] = StartAfter::ready;
-      break;
-    case 5:
-      spec.policy.restart_backoff.first = Duration(number);
-      break;
-    case 6:
-      spec.roles["worker"].stop_signal = static_cast<std::int32_t>(number);
-      break;
-    case 7:
-      spec.work_dir = junk;
-      break;
-    case 8:
-      spec.roles["worker"].command = {junk, "{hosts:" + junk + "}"};
-      break;
+    case 0: spec.name = junk; break;
+    case 1: spec.roles[junk].replicas = static_cast<std::uint32_t>(number); break;
+    case 2: spec.policy.stop_grace_period = Duration(number); break;
+    case 3: spec.env[junk] = junk; break;
+    case 4: spec.roles["worker"].start_after[junk] = StartAfter::ready; break;
+    case 5: spec.policy.restart_backoff.first = Duration(number); break;
+    case 6: spec.roles["worker"].stop_signal = static_cast<std::int32_t>(number); break;
+    case 7: spec.work_dir = junk; break;
+    case 8: spec.roles["worker"].command = {junk, "{hosts:" + junk + "}"}; break;
   }
   for (const auto& error : validate(spec)) RC_ASSERT(is_utf8(error.message));
 }

@@ -76,14 +76,11 @@ TEST_F(Render, EveryTemplate) {
   for (const auto& [source, expected] : table) EXPECT_EQ(text(source), expected) << source;
 }
 
-TEST_F(Render, NothingRestoredIsEmpty) {
-  EXPECT_EQ(text("[{checkpoint.path}{checkpoint.step}]"), "[]");
-}
+TEST_F(Render, NothingRestoredIsEmpty) { EXPECT_EQ(text("[{checkpoint.path}{checkpoint.step}]"), "[]"); }
 
 TEST_F(Render, OtherBracesAreLiteral) {
-  for (const char* literal : {"{}", "{", "}", "{{", "}}", "{a}", "{\"a\": {\"b\": 1}}", "${HOME}", "{hosts}",
-                              "{ hosts:ps}", "{hosts:ps", "{port: 80}", "f'{x!r}'", "{task}", "{taskname}",
-                              "{job.na me}", "{hosts:'ps'}", "{{{", "{task.index\n}"})
+  for (const char* literal : {"{}", "{", "}", "{{", "}}", "{a}", "{\"a\": {\"b\": 1}}", "${HOME}", "{hosts}", "{ hosts:ps}", "{hosts:ps",
+                              "{port: 80}", "f'{x!r}'", "{task}", "{taskname}", "{job.na me}", "{hosts:'ps'}", "{{{", "{task.index\n}"})
     EXPECT_EQ(text(literal), literal);
 }
 
@@ -98,22 +95,19 @@ TEST_F(Render, DoubledBracesEscape) {
 
 TEST_F(Render, UnknownNames) {
   for (const char* unknown :
-       {"{hosts:pss}", "{hosts:}", "{host:ps}", "{host:ps:2}", "{host:ps:x}", "{host:ps:-1}",
-        "{host:ps:999999}", "{count:PS}", "{port:}", "{port:http}", "{job.id}", "{task.}", "{task.Name}",
-        "{work.dirs}", "{package.path}", "{checkpoint.}"}) {
+       {"{hosts:pss}", "{hosts:}", "{host:ps}", "{host:ps:2}", "{host:ps:x}", "{host:ps:-1}", "{host:ps:999999}", "{count:PS}", "{port:}",
+        "{port:http}", "{job.id}", "{task.}", "{task.Name}", "{work.dirs}", "{package.path}", "{checkpoint.}"}) {
     EXPECT_THAT(unknown_templates(std::string("a ") + unknown, spec), ElementsAre(unknown));
     EXPECT_THAT(text(unknown), HasSubstr(std::string("unknown template ") + unknown));
   }
-  EXPECT_THAT(unknown_templates("{hosts:a} {hosts:ps} {hosts:b} {{hosts:c}} {d}", spec),
-              ElementsAre("{hosts:a}", "{hosts:b}"));
+  EXPECT_THAT(unknown_templates("{hosts:a} {hosts:ps} {hosts:b} {{hosts:c}} {d}", spec), ElementsAre("{hosts:a}", "{hosts:b}"));
   EXPECT_THAT(unknown_templates("{hosts:a}{{hosts:b}}", spec), ElementsAre("{hosts:a}"));
 }
 
 TEST_F(Render, RanksAreChiefWorkersOthersEvaluators) {
   std::vector<std::string> by_rank(cluster.tasks.size());
   for (const auto& entry : cluster.tasks) by_rank.at(rank_of(spec, cluster, entry.first)) = entry.first.text();
-  EXPECT_THAT(by_rank,
-              ElementsAre("chief-0", "worker-0", "worker-1", "data-0", "ps-0", "ps-1", "evaluator-0"));
+  EXPECT_THAT(by_rank, ElementsAre("chief-0", "worker-0", "worker-1", "data-0", "ps-0", "ps-1", "evaluator-0"));
 }
 
 TEST_F(Render, EnvironmentOfATask) {
@@ -129,16 +123,14 @@ TEST_F(Render, EnvironmentOfATask) {
   auto env = out->env;
   EXPECT_THAT(env["TF_CONFIG"], HasSubstr("\"task\":{\"type\":\"worker\",\"index\":1}"));
   env.erase("TF_CONFIG");
-  EXPECT_THAT(env,
-              ElementsAre(Pair("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2"), Pair("DTRAIN_CHECKPOINT_DIR", "/ckpt"),
-                          Pair("DTRAIN_GENERATION", "1"), Pair("DTRAIN_INDEX", "1"), Pair("DTRAIN_JOB", "x"),
-                          Pair("DTRAIN_NODE", "n1"), Pair("DTRAIN_RESTORE_FROM", "/ckpt/step-5"),
-                          Pair("DTRAIN_RESTORE_STEP", "5"), Pair("DTRAIN_ROLE", "worker"),
-                          Pair("DTRAIN_TASK", "worker-1"), Pair("GLOO_SOCKET_IFNAME", "ib0"),
-                          Pair("HTTP_PROXY", "p"), Pair("LANG", "de_DE.UTF-8"), Pair("LOGNAME", "mluser"),
-                          Pair("NCCL_SOCKET_IFNAME", "ib0"), Pair("NOTIFY_SOCKET", "/run/n.sock"),
-                          Pair("PATH", "/usr/local/bin:/usr/bin:/bin"), Pair("PYTHONUNBUFFERED", "1"),
-                          Pair("ROCR_VISIBLE_DEVICES", "GPU-3"), Pair("USER", "mluser")));
+  EXPECT_THAT(
+      env, ElementsAre(Pair("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2"), Pair("DTRAIN_CHECKPOINT_DIR", "/ckpt"), Pair("DTRAIN_GENERATION", "1"),
+                       Pair("DTRAIN_INDEX", "1"), Pair("DTRAIN_JOB", "x"), Pair("DTRAIN_NODE", "n1"),
+                       Pair("DTRAIN_RESTORE_FROM", "/ckpt/step-5"), Pair("DTRAIN_RESTORE_STEP", "5"), Pair("DTRAIN_ROLE", "worker"),
+                       Pair("DTRAIN_TASK", "worker-1"), Pair("GLOO_SOCKET_IFNAME", "ib0"), Pair("HTTP_PROXY", "p"),
+                       Pair("LANG", "de_DE.UTF-8"), Pair("LOGNAME", "mluser"), Pair("NCCL_SOCKET_IFNAME", "ib0"),
+                       Pair("NOTIFY_SOCKET", "/run/n.sock"), Pair("PATH", "/usr/local/bin:/usr/bin:/bin"), Pair("PYTHONUNBUFFERED", "1"),
+                       Pair("ROCR_VISIBLE_DEVICES", "GPU-3"), Pair("USER", "mluser")));
 }
 
 TEST_F(Render, NumbersOfGpusAreCountedByAddress) {
@@ -156,8 +148,8 @@ TEST_F(Render, WhatIsUnknownIsUnset) {
   spec.framework = Framework::generic;
   const auto out = render(spec, cluster, task_view({"worker", 0}));
   ASSERT_TRUE(out);
-  for (const char* name : {"TF_CONFIG", "DTRAIN_CHECKPOINT_DIR", "DTRAIN_RESTORE_FROM", "DTRAIN_RESTORE_STEP",
-                           "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NOTIFY_SOCKET", "DTRAIN_ATTEMPT"})
+  for (const char* name : {"TF_CONFIG", "DTRAIN_CHECKPOINT_DIR", "DTRAIN_RESTORE_FROM", "DTRAIN_RESTORE_STEP", "GLOO_SOCKET_IFNAME",
+                           "NCCL_SOCKET_IFNAME", "NOTIFY_SOCKET", "DTRAIN_ATTEMPT"})
     EXPECT_THAT(out->env, Not(Contains(Key(name))));
   EXPECT_EQ(out->env.at("CUDA_VISIBLE_DEVICES"), "");
 }
@@ -181,8 +173,7 @@ TEST_F(Render, Failures) {
   spec.env = {{"A", std::string(limits::kArgumentBytes - 3, 'x')}};
   EXPECT_TRUE(render(spec, cluster, task_view({"worker", 0})));
   spec.env = {{"A", std::string(limits::kArgumentBytes - 2, 'x')}};
-  EXPECT_THAT(render(spec, cluster, task_view({"worker", 0})).error().text(),
-              HasSubstr("variable `A` has more than 131072 bytes"));
+  EXPECT_THAT(render(spec, cluster, task_view({"worker", 0})).error().text(), HasSubstr("variable `A` has more than 131072 bytes"));
   std::string many;
   while (many.size() < limits::kArgumentBytes) many += "{hosts:worker}";
   spec.env = {{"A", many}};

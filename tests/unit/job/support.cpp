@@ -5,8 +5,8 @@
 namespace dtrain::job::testing {
 
 std::string job_text(const std::string& roles, const std::string& rest, const std::string& framework) {
-  return "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  framework: " + framework +
-         "\n  roles:\n" + roles + "\n" + rest + "\n";
+  return "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  framework: " + framework + "\n  roles:\n" + roles + "\n" + rest +
+         "\n";
 }
 
 ParsedJob parse(const std::string& text) {

@@ -12,8 +12,7 @@ namespace dtrain::job::testing {
 inline const std::string kWorker = "    worker: {command: [\"true\"]}";  // `roles` of one
 
 // A job file around the given lines: `roles` below spec.roles (4 spaces), `rest` below spec (2 spaces).
-std::string job_text(const std::string& roles, const std::string& rest = "",
-                     const std::string& framework = "tensorflow");
+std::string job_text(const std::string& roles, const std::string& rest = "", const std::string& framework = "tensorflow");
 
 ParsedJob parse(const std::string& text);
 JobSpec parse_good(const std::string& text);  // fails the test on errors

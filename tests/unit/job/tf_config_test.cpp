@@ -21,14 +21,11 @@ struct Topology {
   std::string policy;
 };
 
-void PrintTo(const Topology& c, std::ostream* out) {
-  *out << c.name;
-}
+void PrintTo(const Topology& c, std::ostream* out) { *out << c.name; }
 
 std::string roles(const std::vector<std::pair<std::string, int>>& list) {
   std::string out;
-  for (const auto& [role, replicas] : list)
-    out += "    " + role + ": {replicas: " + std::to_string(replicas) + ", command: [a]}\n";
+  for (const auto& [role, replicas] : list) out += "    " + role + ": {replicas: " + std::to_string(replicas) + ", command: [a]}\n";
   return out;
 }
 
@@ -46,8 +43,7 @@ TEST_P(TfConfig, IsTheGoldenString) {
   const JobSpec spec = parse_good(job_text(GetParam().roles, "  policy: {" + GetParam().policy + "}"));
   const ClusterView view = view_of(spec);
   std::string lines;
-  for (const auto& entry : view.tasks)
-    lines += entry.first.text() + " " + tf_config(spec, view, entry.first).value_or("-") + "\n";
+  for (const auto& entry : view.tasks) lines += entry.first.text() + " " + tf_config(spec, view, entry.first).value_or("-") + "\n";
   EXPECT_EQ(lines, read_golden(GetParam().name));
 }
 
@@ -58,8 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, TfConfig,
                          ::testing::Values(Topology{"ps", kPs, ""}, Topology{"single", roles({{"worker", 1}}), ""},
                                            Topology{"single_chief", roles({{"chief", 1}}), ""},
                                            Topology{"workers", roles({{"worker", 2}}), ""},
-                                           Topology{"master", roles({{"ps", 1}, {"master", 1}, {"worker", 1}}),
-                                                ""},
+                                           Topology{"master", roles({{"ps", 1}, {"master", 1}, {"worker", 1}}), ""},
                                            Topology{"evaluator_self", kEvaluator, ""},
                                            Topology{"evaluator_never", kEvaluator, "evaluatorInCluster: never"},
                                            Topology{"evaluator_always", kEvaluator, "evaluatorInCluster: always"},

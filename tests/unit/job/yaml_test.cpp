@@ -65,8 +65,7 @@ TEST(Yaml, TagsOfPlainKindsAreAllowed) {
 }
 
 TEST(Yaml, EmptyFiles) {
-  for (const char* text : {"", "\n\n", "# only a comment\n"})
-    EXPECT_THAT(refusal(text), HasSubstr("empty")) << text;
+  for (const char* text : {"", "\n\n", "# only a comment\n"}) EXPECT_THAT(refusal(text), HasSubstr("empty")) << text;
   EXPECT_THAT(error_lines(""), ElementsAre("f.yaml: the file is empty: it holds no job"));
 }
 
@@ -98,8 +97,7 @@ TEST(Yaml, AliasBombs) {
     bomb += std::string(1, c) + ": &" + c + " [" + repeat("*" + before + ",", 7) + "*" + before + "]\n";
   }
   EXPECT_THAT(refusal(bomb), HasSubstr("limit: more than 100000 values"));
-  EXPECT_THAT(refusal("a: &a " + std::string(500'000, 'x') + "\nb: [" + repeat("*a,", 1000) + "]"),
-              HasSubstr("bytes of text"));
+  EXPECT_THAT(refusal("a: &a " + std::string(500'000, 'x') + "\nb: [" + repeat("*a,", 1000) + "]"), HasSubstr("bytes of text"));
   std::string anchors;  // each anchored value inside the other: copies must count
   for (int i = 0; i < 30; ++i) anchors += "&a" + std::to_string(i) + " [";
   EXPECT_THAT(refusal(anchors + repeat("x,", 20'000) + std::string(30, ']')), HasSubstr("limit: "));
@@ -109,8 +107,7 @@ TEST(Yaml, Depth) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(refusal(nested(limits::kYamlDepth)), "accepted");
   EXPECT_THAT(refusal(nested(limits::kYamlDepth + 1)), HasSubstr("deeper than 32"));
-  for (const char* unit : {"[", "{", "[ ", "{a: ", "- ", "? ", "- - ", "[a, ", "a: {", "&a [", "!a [",
-                           "\"a\": [", "[[a, b], ", "- ? "}) {
+  for (const char* unit : {"[", "{", "[ ", "{a: ", "- ", "? ", "- - ", "[a, ", "a: {", "&a [", "!a [", "\"a\": [", "[[a, b], ", "- ? "}) {
     const std::string text = repeat(unit, 500'000 / std::string(unit).size());
     EXPECT_NE(refusal(text), "accepted") << unit;
     EXPECT_NE(refusal(text.substr(0, 2'000)), "accepted") << unit;
@@ -122,14 +119,14 @@ TEST(Yaml, Depth) {
 
 TEST(Yaml, DepthThroughAliases) {
   std::string text = "a0: &a0 [x]\n";
-  for (int i = 1; i < 40; ++i)
-    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
+  for (int i = 1; i < 40; ++i) text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   EXPECT_THAT(refusal(text), HasSubstr("deeper than 32"));
 }
 
 // As json.dumps() and JSON.stringify() write what is beyond 0xFFFF.
 TEST(Yaml, AJsonFileIsReadAsJson) {
-  const auto tree = parse_yaml("{\n\t\"a\": \"x\\ud83d\\ude00\\u00e9\",\n\t\"b\":[\"\\\\ud83d\\\\ude00\",\"\\/\\n\"],\"\\uD83C\\uDF89\":\"\"}\n");
+  const auto tree =
+      parse_yaml("{\n\t\"a\": \"x\\ud83d\\ude00\\u00e9\",\n\t\"b\":[\"\\\\ud83d\\\\ude00\",\"\\/\\n\"],\"\\uD83C\\uDF89\":\"\"}\n");
   ASSERT_TRUE(tree) << tree.error().message;
   EXPECT_EQ(tree->find("a")->text, "x\U0001F600\u00e9");
   EXPECT_EQ(tree->find("b")->items[0].text, "\\ud83d\\ude00") << "an escaped backslash begins no escape";
@@ -155,8 +152,7 @@ TEST(Yaml, TabsGetASentence) {
 }
 
 TEST(Yaml, BracketsInTextAreNotNesting) {
-  EXPECT_EQ(refusal("a: \"" + std::string(30, '[') + "\"\nb: |\n  if [[ -f x ]]; then {{x}}; fi\n"),
-            "accepted");
+  EXPECT_EQ(refusal("a: \"" + std::string(30, '[') + "\"\nb: |\n  if [[ -f x ]]; then {{x}}; fi\n"), "accepted");
 }
 
 }  // namespace

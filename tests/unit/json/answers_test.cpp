@@ -68,15 +68,15 @@ TEST(JsonOfAnswers, NodeHasCpusInDecimals) {
 }
 
 TEST(JsonOfAnswers, Submit) {
-  EXPECT_EQ(text(of(wire::SubmitReply{"digits", 17, 1, false, {}}), false),
-            R"({"name":"digits","id":17,"generation":1})");
+  EXPECT_EQ(text(of(wire::SubmitReply{"digits", 17, 1, false, {}}), false), R"({"name":"digits","id":17,"generation":1})");
   EXPECT_EQ(of(wire::SubmitReply{"digits", 17, 1, true, {}})["unchanged"], true);
 }
 
 TEST(JsonOfAnswers, DescriptionHasTheJobAtItsTop) {
   const job::ParsedJob parsed = job::parse_manifest(
       "apiVersion: dtrain/v1\nkind: Job\nmetadata: {name: digits}\nspec:\n  framework: generic\n  env: {FLAG: on, N: 3}\n"
-      "  roles:\n    worker: {replicas: 2, command: [\"true\"], resources: {cpus: 500m}}\n", {});
+      "  roles:\n    worker: {replicas: 2, command: [\"true\"], resources: {cpus: 500m}}\n",
+      {});
   ASSERT_TRUE(parsed.errors.empty()) << parsed.errors.front().text();
   wire::JobDescription description;
   description.job.name = "digits";
@@ -86,7 +86,7 @@ TEST(JsonOfAnswers, DescriptionHasTheJobAtItsTop) {
   EXPECT_EQ(json["name"], "digits");
   EXPECT_EQ(json["state"], "Running");
   EXPECT_EQ(json["spec"]["framework"], "generic");
-  EXPECT_EQ(json["spec"]["env"].dump(), R"({"FLAG":"on","N":"3"})");   // literal text stays text
+  EXPECT_EQ(json["spec"]["env"].dump(), R"({"FLAG":"on","N":"3"})");  // literal text stays text
   EXPECT_EQ(json["spec"]["roles"]["worker"]["replicas"], 2);
   EXPECT_EQ(json["spec"]["roles"]["worker"]["resources"]["cpus"], "500m");
   EXPECT_EQ(json["spec"]["roles"]["worker"]["command"].dump(), R"(["true"])");

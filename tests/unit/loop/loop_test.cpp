@@ -27,7 +27,10 @@ TEST(Loop, CallsTheReadyOnesOnce) {
   ASSERT_TRUE(loop);
   EventFd a, b;
   int a_calls = 0, b_calls = 0;
-  ASSERT_TRUE((*loop)->watch(a.fd, EPOLLIN, [&](std::uint32_t) { ++a_calls; a.clear(); }));
+  ASSERT_TRUE((*loop)->watch(a.fd, EPOLLIN, [&](std::uint32_t) {
+    ++a_calls;
+    a.clear();
+  }));
   ASSERT_TRUE((*loop)->watch(b.fd, EPOLLIN, [&](std::uint32_t) { ++b_calls; }));
   a.raise();
   ASSERT_TRUE((*loop)->turn(kNever));
@@ -58,7 +61,12 @@ TEST(Loop, UnwatchInsideACallbackSilencesTheOther) {
   auto loop = Loop::open();
   EventFd a, b;
   int calls = 0;
-  const auto silence = [&](int other) { return [&, other](std::uint32_t) { ++calls; (*loop)->unwatch(other); }; };
+  const auto silence = [&](int other) {
+    return [&, other](std::uint32_t) {
+      ++calls;
+      (*loop)->unwatch(other);
+    };
+  };
   ASSERT_TRUE((*loop)->watch(a.fd, EPOLLIN, silence(b.fd)));
   ASSERT_TRUE((*loop)->watch(b.fd, EPOLLIN, silence(a.fd)));
   a.raise();
@@ -77,7 +85,10 @@ TEST(Loop, AReusedDescriptorIsAnotherWatch) {
     ASSERT_TRUE((*loop)->watch(b.fd, EPOLLIN, [&](std::uint32_t) { ++new_calls; }));
     (*loop)->unwatch(a.fd);
   }));
-  ASSERT_TRUE((*loop)->watch(b.fd, EPOLLIN, [&](std::uint32_t) { ++old_calls; b.clear(); }));
+  ASSERT_TRUE((*loop)->watch(b.fd, EPOLLIN, [&](std::uint32_t) {
+    ++old_calls;
+    b.clear();
+  }));
   a.raise();
   b.raise();
   ASSERT_TRUE((*loop)->turn(kNever));

@@ -211,8 +211,8 @@ TEST_F(ClientDoorTest, HalfAFrameIsNoRequest) {
 }
 
 TEST_F(ClientDoorTest, WhatNobodyUnderstandsEndsTheVisit) {
-  for (const std::string_view junk : {std::string_view("\x09junk"), std::string_view(""), std::string_view("\x03\0\0\0\0", 5),
-                                      std::string_view("\x01\x01")}) {
+  for (const std::string_view junk :
+       {std::string_view("\x09junk"), std::string_view(""), std::string_view("\x03\0\0\0\0", 5), std::string_view("\x01\x01")}) {
     Visitor& anne = guest(anne_);
     anne.say_raw(junk);
     ASSERT_TRUE(until([&] { return anne.has(BridgeWord::end) && door_->visits() == 0; }));

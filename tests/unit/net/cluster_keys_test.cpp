@@ -64,9 +64,7 @@ TEST_F(KeyFile, OfAnotherUserIsRefused) {
   EXPECT_THAT(refusal(), HasSubstr("could not read cluster key " + path + ": it is user id 65534's, who knows what is in it"));
 }
 
-TEST_F(KeyFile, AreEachAnotherOne) {
-  EXPECT_NE(new_key_file(), new_key_file());
-}
+TEST_F(KeyFile, AreEachAnotherOne) { EXPECT_NE(new_key_file(), new_key_file()); }
 
 TEST_F(KeyFile, ThatOthersMayReadIsRefused) {
   for (const mode_t mode : {0640, 0604, 0660, 0610}) {
@@ -83,9 +81,8 @@ TEST_F(KeyFile, WithAPublicKeyOfAnotherSecretIsRefused) {
 }
 
 TEST_F(KeyFile, EmptyDamagedOrNoFileAtAllIsRefused) {
-  for (const std::string& text :
-       {std::string(), std::string("# nothing but words\n"), std::string("dtrain-key-v1 abc\n"),
-        std::string(100'000, 'x'), std::string(64, '\0')}) {
+  for (const std::string& text : {std::string(), std::string("# nothing but words\n"), std::string("dtrain-key-v1 abc\n"),
+                                  std::string(100'000, 'x'), std::string(64, '\0')}) {
     write(text);
     EXPECT_THAT(refusal(), HasSubstr("could not read cluster key " + path));
   }
@@ -194,8 +191,7 @@ TEST(KeyRing, UnknownKeysShareABoundedNumberOfMultiplicationsPerTurn) {
     }
   }
   EXPECT_FALSE(more);
-  for (std::uint64_t i = 2; i < 2 + kMembers; ++i)
-    EXPECT_TRUE(ring.holder_of(node_key(second, {0, i}).public_key, "", more)) << i;
+  for (std::uint64_t i = 2; i < 2 + kMembers; ++i) EXPECT_TRUE(ring.holder_of(node_key(second, {0, i}).public_key, "", more)) << i;
 }
 
 }  // namespace

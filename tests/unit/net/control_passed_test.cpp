@@ -36,8 +36,7 @@ TEST_F(ControlPassedTest, TheKernelRefusesThem) {
   const int refused = lingering.pass(client.fd, "x");
   if (refused == 0)  // a kernel without SO_PASSRIGHTS (before Linux 6.16): the agent does
     ASSERT_TRUE(serve([&] { return sink_.closed.size() == 1; }));
-  else
-    EXPECT_EQ(refused, EPERM);
+  else EXPECT_EQ(refused, EPERM);
   expect_served();
 }
 

@@ -19,8 +19,8 @@
 namespace dtrain::net {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Client;
+using ::testing::HasSubstr;
 using ControlServerTest = testing::ControlWorld;
 
 TEST_F(ControlServerTest, CarriesRequestsAndReplies) {
@@ -44,13 +44,16 @@ TEST_F(ControlServerTest, KnowsTheCaller) {
   EXPECT_EQ(caller.uid, ::getuid());
   const passwd* entry = ::getpwuid(::getuid());
   EXPECT_EQ(caller.user, entry ? entry->pw_name : "");
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0666u);
 }
 
 TEST_F(ControlServerTest, ReportsAClientThatGoes) {
-  { Client client(path_); ASSERT_TRUE(serve([&] { return !sink_.open.empty(); })); }
+  {
+    Client client(path_);
+    ASSERT_TRUE(serve([&] { return !sink_.open.empty(); }));
+  }
   ASSERT_TRUE(serve([&] { return sink_.closed.size() == 1; }));
   EXPECT_EQ(server_->connections(), 0u);
 }
@@ -61,8 +64,8 @@ TEST_F(ControlServerTest, AnswersJunkAndCloses) {
   for (char& c : junk) c = static_cast<char>(random());
   const std::string cases[] = {
       junk,
-      std::string("\x00\x00\x00\x40", 4),             // 1 GiB announced
-      std::string("\x04\x00\x00\x00junk", 8),         // no message
+      std::string("\x00\x00\x00\x40", 4),      // 1 GiB announced
+      std::string("\x04\x00\x00\x00junk", 8),  // no message
       std::string("\xff\xff\xff\xff", 4) + junk,
   };
   for (const std::string& bytes : cases) {
@@ -129,7 +132,10 @@ TEST_F(ControlServerTest, RefusesMoreConnectionsThanAllowed) {
   ASSERT_TRUE(serve([&] { return server_->connections() == 3; }));
   Client extra(path_);
   ASSERT_TRUE(serve([&] { return !extra.receive().empty() || extra.at_end; }));
-  ASSERT_TRUE(serve([&] { extra.receive(); return extra.at_end; }));
+  ASSERT_TRUE(serve([&] {
+    extra.receive();
+    return extra.at_end;
+  }));
   EXPECT_EQ(server_->connections(), 3u);
   clients.pop_back();
   ASSERT_TRUE(serve([&] { return server_->connections() == 2; }));

@@ -132,9 +132,8 @@ class DoorWorld : public ControlWorld {
   ClientKeys keys_of(const KeyPair& own) const { return {own, {door_key(cluster_.pairs[0]).public_key}}; }
   // Opens while the door is served.
   Result<std::unique_ptr<ClientLink>> link(const ClientKeys& keys, std::chrono::seconds patience = std::chrono::seconds(20)) {
-    auto opened = std::async(std::launch::async, [&] {
-      return ClientLink::open(at_.text(), keys, std::chrono::steady_clock::now() + patience);
-    });
+    auto opened =
+        std::async(std::launch::async, [&] { return ClientLink::open(at_.text(), keys, std::chrono::steady_clock::now() + patience); });
     EXPECT_TRUE(until([&] { return opened.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }));
     return opened.get();
   }

@@ -21,9 +21,7 @@ namespace dtrain::net::testing {
 
 constexpr Duration kPatience = 20s;
 
-inline Instant now() {
-  return boot_now();
-}
+inline Instant now() { return boot_now(); }
 
 inline KeyPair make_pair() {
   KeyPair pair;
@@ -50,8 +48,7 @@ struct Lines : Log {
 inline wire::Endpoint free_endpoint() {
   static std::uint32_t next = ::randombytes_uniform(8000);
   const std::uint32_t n = next++ % 8000;
-  return {"127." + std::to_string(9 + ::getpid() % 90) + "." + std::to_string(n / 250) + "." +
-              std::to_string(n % 250 + 1),
+  return {"127." + std::to_string(9 + ::getpid() % 90) + "." + std::to_string(n / 250) + "." + std::to_string(n % 250 + 1),
           static_cast<std::uint16_t>(20'000 + 2 * n % 10'000)};
 }
 
@@ -70,10 +67,7 @@ struct Agent {
   std::vector<gossip::GoneChecked> checked;
   std::function<void(const gossip::Received&)> at_message;
 
-  explicit Agent(std::uint64_t number, std::optional<ClusterKeys> with = {})
-      : id{0xabc, number}, keys(std::move(with)) {
-    open();
-  }
+  explicit Agent(std::uint64_t number, std::optional<ClusterKeys> with = {}) : id{0xabc, number}, keys(std::move(with)) { open(); }
 
   void open() {
     auto opened = PeerLinks::open({at, id, keys}, log);
@@ -188,8 +182,7 @@ inline void turn(const std::vector<Agent*>& agents, Duration most) {
 }
 
 // Until `done`; false when patience ran out.
-inline bool run(const std::vector<Agent*>& agents, const std::function<bool()>& done,
-                Duration patience = kPatience) {
+inline bool run(const std::vector<Agent*>& agents, const std::function<bool()>& done, Duration patience = kPatience) {
   const Instant end = now() + patience;
   while (!done()) {
     if (now() >= end) return false;

@@ -81,7 +81,8 @@ void expect_connected_once_heard(Duration away) {
   b.ping(a);
   const std::size_t before = a.count<wire::Ping>();
   ASSERT_TRUE(run({&a, &b}, [&] { return a.count<wire::Ping>() > before; }));
-  EXPECT_TRUE(run({&a, &b}, [&] { return a.up.size() == 2; }, std::chrono::milliseconds(kHandshakeMs) / 2));
+  EXPECT_TRUE(run(
+      {&a, &b}, [&] { return a.up.size() == 2; }, std::chrono::milliseconds(kHandshakeMs) / 2));
   for (const int connection : connections) ::close(connection);
 }
 
@@ -175,8 +176,7 @@ TEST(PeerLinks, AGoneCheckOfAStoppedProcessFindsItThere) {
 TEST(PeerLinks, GoneChecksBeyondTheLimitAreAnsweredToo) {
   Agent a(1, one_key());
   constexpr std::size_t kMany = 1500;
-  for (std::size_t i = 0; i < kMany; ++i)
-    a.links->check_gone({{"127.0.0.1", static_cast<std::uint16_t>(40'000 + i)}});
+  for (std::size_t i = 0; i < kMany; ++i) a.links->check_gone({{"127.0.0.1", static_cast<std::uint16_t>(40'000 + i)}});
   EXPECT_TRUE(run({&a}, [&] { return a.checked.size() == kMany; }));
 }
 

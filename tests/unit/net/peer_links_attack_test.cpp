@@ -51,9 +51,7 @@ struct Insider {
   MemberId id{0xbad, 1};
   LooseDealer dealer;
   std::string header;
-  explicit Insider(Agent& victim)
-      : dealer((introduce_to(victim, id), victim.at), node_key(cluster_pair(), id),
-               cluster_pair().public_key) {
+  explicit Insider(Agent& victim) : dealer((introduce_to(victim, id), victim.at), node_key(cluster_pair(), id), cluster_pair().public_key) {
     wire::PeerHeader head;
     head.cluster = victim.cluster;
     head.sender = id;
@@ -101,10 +99,8 @@ TEST(PeerLinksAttack, ATooLargeMessageCostsItsSenderTheConnection) {
   b.answer_pings();
   Insider insider(a);
   ASSERT_TRUE(insider.dealer.send({insider.header, std::string(wire::kGossipMessageBytes + 1, 'x')}));
-  ASSERT_TRUE(run({&a, &b}, [&] {
-    return a.links->counters().handshakes_failed + a.links->counters().handshakes_incomplete == 0 &&
-           pong(a, b, 5s);
-  }));
+  ASSERT_TRUE(run(
+      {&a, &b}, [&] { return a.links->counters().handshakes_failed + a.links->counters().handshakes_incomplete == 0 && pong(a, b, 5s); }));
   EXPECT_TRUE(a.dropped.empty());
   // It connects again, and may speak where it keeps to the limits.
   ASSERT_TRUE(run({&a}, [&] {
@@ -125,10 +121,8 @@ TEST(PeerLinksAttack, AFloodFromOneDoesNotSilenceTheOthers) {
   const std::string body = wire::encode_gossip(wire::Ping{});
   std::thread flood([&] {
     while (!stop) {
-      if (insider.dealer.send({insider.header, body}))
-        ++sent;
-      else
-        std::this_thread::yield();
+      if (insider.dealer.send({insider.header, body})) ++sent;
+      else std::this_thread::yield();
     }
   });
   ASSERT_TRUE(run({&a}, [&] { return a.received.size() > 2000; }));
@@ -154,8 +148,7 @@ TEST(PeerLinksAttack, AThousandStrangersASecondDelayNoPongAndTakeNoMemory) {
   std::atomic<std::size_t> opened = 0;
   std::thread strangers([&] {
     const KeyPair own = make_pair(), other = make_pair();
-    LooseDealer wrong_server(b.at, own, other.public_key),
-        unknown_client(b.at, own, cluster_pair().public_key);
+    LooseDealer wrong_server(b.at, own, other.public_key), unknown_client(b.at, own, cluster_pair().public_key);
     wrong_server.send({"hello"});
     unknown_client.send({"hello"});
     const std::vector<std::string> words = {"",
@@ -201,9 +194,8 @@ TEST(PeerLinksAttack, AThousandStrangersASecondDelayNoPongAndTakeNoMemory) {
   RecordProperty("pong_max_us", static_cast<int>(times.back() / 1us));
   RecordProperty("strangers", static_cast<int>(opened.load()));
   RecordProperty("grown_kib", static_cast<int>(kib_after) - static_cast<int>(kib_before));
-  std::printf("%zu pongs, p99 %lld us, max %lld us; %zu strangers; %zu -> %zu KiB\n", times.size(),
-              static_cast<long long>(worst / 1us), static_cast<long long>(times.back() / 1us), opened.load(),
-              kib_before, kib_after);
+  std::printf("%zu pongs, p99 %lld us, max %lld us; %zu strangers; %zu -> %zu KiB\n", times.size(), static_cast<long long>(worst / 1us),
+              static_cast<long long>(times.back() / 1us), opened.load(), kib_before, kib_after);
   EXPECT_LT(worst, 500ms);
   EXPECT_LT(kib_after, kib_before + kMemorySlackKib);
   const LinkCounters counters = b.links->counters();
@@ -232,7 +224,7 @@ TEST(PeerLinksAttack, AFloodThatIsOverLeavesNoMemoryTaken) {
   }
   EXPECT_TRUE(run({&a}, [&] { return a.links->counters().handshakes_incomplete >= 1500; }));
   std::printf("%zu KiB, at its peak %zu, then %zu\n", before, peak, resident_kib());
-#ifndef DTRAIN_SANITIZED  // a sanitizer keeps what is freed for a while
+#ifndef DTRAIN_SANITIZED           // a sanitizer keeps what is freed for a while
   EXPECT_GT(peak, before + 1500);  // it was a flood
   EXPECT_LT(resident_kib(), before + kMemorySlackKib / 2);
 #endif

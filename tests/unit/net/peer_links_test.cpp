@@ -90,10 +90,8 @@ TEST(PeerLinks, AnotherClustersKeyIsRefusedAndSaid) {
   introduce({&a, &stranger});
   stranger.ping(a);
   stranger.join(a);
-  ASSERT_TRUE(run({&a, &stranger}, [&] {
-    return a.links->counters().handshakes_failed > 0 &&
-           stranger.log.have("net.handshake-failed", "sha256sum");
-  }));
+  ASSERT_TRUE(run({&a, &stranger},
+                  [&] { return a.links->counters().handshakes_failed > 0 && stranger.log.have("net.handshake-failed", "sha256sum"); }));
   EXPECT_TRUE(a.log.have("net.refused reason=handshake", "sha256sum"));
   EXPECT_TRUE(a.received.empty());
   EXPECT_TRUE(a.dropped.empty());
@@ -108,8 +106,7 @@ TEST(PeerLinks, NoKeyIsRefusedAndSaid) {
   };
   Agent a(1, one_key()), plain(2);
   plain.join(a);
-  ASSERT_TRUE(
-      run({&a, &plain}, [&] { return refused(a) && plain.log.have("net.handshake-failed", "sha256sum"); }));
+  ASSERT_TRUE(run({&a, &plain}, [&] { return refused(a) && plain.log.have("net.handshake-failed", "sha256sum"); }));
   EXPECT_TRUE(a.received.empty());
 
   Agent b(3, one_key());
@@ -275,9 +272,7 @@ TEST(PeerLinks, BothSendAtOnceAndNothingIsLeftLying) {
       a.ping(b);
       b.ping(a);
     }
-    ASSERT_TRUE(run({&a, &b}, [&] {
-      return a.count<wire::Pong>() == want_a && b.count<wire::Pong>() == want_b;
-    })) << round;
+    ASSERT_TRUE(run({&a, &b}, [&] { return a.count<wire::Pong>() == want_a && b.count<wire::Pong>() == want_b; })) << round;
     a.received.clear();
     b.received.clear();
   }
@@ -304,8 +299,7 @@ TEST(PeerLinks, ALargeMessageIsNotSent) {
     wire::Rumour rumour;
     rumour.kind = wire::RumourKind::fact;
     rumour.subject = b.id;
-    rumour.fact =
-        std::make_shared<wire::Fact>(wire::Fact{wire::FactKey::resources, 1, std::string(16 << 10, 'x')});
+    rumour.fact = std::make_shared<wire::Fact>(wire::Fact{wire::FactKey::resources, 1, std::string(16 << 10, 'x')});
     gossip.rumours.push_back(rumour);
   }
   a.links->send(a.message(b, gossip));

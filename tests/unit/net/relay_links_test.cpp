@@ -24,8 +24,7 @@ TEST(RelayLinks, MembersHearEachOther) {
   ASSERT_TRUE(run({&a, &b}, [&] { return b.relayed.size() == 12; }));
   EXPECT_EQ(b.relayed.front().message, wire::RelayMessage(open));
   EXPECT_EQ(b.relayed.front().header.sender, a.id);
-  for (std::size_t i = 0; i < 10; ++i)
-    EXPECT_EQ(std::get<wire::RelayData>(b.relayed[i + 1].message).offset, i * wire::kRelaySegmentBytes);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(std::get<wire::RelayData>(b.relayed[i + 1].message).offset, i * wire::kRelaySegmentBytes);
   EXPECT_EQ(std::get<wire::RelayClose>(b.relayed.back().message).cause, "enough");
 }
 

@@ -34,16 +34,13 @@ class RawConnection {
     ::inet_pton(AF_INET, to.ip.c_str(), &address.sin_addr);
     if (fd_ >= 0) ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address);
   }
-  RawConnection(RawConnection&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), words_(std::move(other.words_)) {}
+  RawConnection(RawConnection&& other) noexcept : fd_(std::exchange(other.fd_, -1)), words_(std::move(other.words_)) {}
   RawConnection& operator=(RawConnection&&) = delete;
   ~RawConnection() {
     if (fd_ >= 0) ::close(fd_);
   }
   void speak() {
-    if (fd_ >= 0 && !words_.empty() &&
-        ::send(fd_, words_.data(), words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-      words_.clear();
+    if (fd_ >= 0 && !words_.empty() && ::send(fd_, words_.data(), words_.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0) words_.clear();
   }
   // True: the other side has closed it.
   bool closed() const {
@@ -68,8 +65,7 @@ inline std::string greeting(const std::string& mechanism) {
 // A DEALER with whatever keys, below all our checks on the sending side.
 class LooseDealer {
  public:
-  LooseDealer(const wire::Endpoint& to, const KeyPair& own, const CurveKey& server)
-      : context_(zmq_ctx_new()) {
+  LooseDealer(const wire::Endpoint& to, const KeyPair& own, const CurveKey& server) : context_(zmq_ctx_new()) {
     socket_ = zmq_socket(context_, ZMQ_DEALER);
     const int linger = 0;
     zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
@@ -86,9 +82,7 @@ class LooseDealer {
   }
   bool send(const std::vector<std::string>& frames) {
     for (std::size_t i = 0; i < frames.size(); ++i)
-      if (zmq_send(socket_, frames[i].data(), frames[i].size(),
-                   ZMQ_DONTWAIT | (i + 1 < frames.size() ? ZMQ_SNDMORE : 0)) < 0)
-        return false;
+      if (zmq_send(socket_, frames[i].data(), frames[i].size(), ZMQ_DONTWAIT | (i + 1 < frames.size() ? ZMQ_SNDMORE : 0)) < 0) return false;
     return true;
   }
 

@@ -34,8 +34,7 @@ TEST(UserNames, IsAskedForOncePerPeriodAndUser) {
 }
 
 TEST(UserNames, AUidWithoutANameIsRememberedForAShorterTime) {
-  for (const std::optional<std::string>& none :
-       {std::optional<std::string>(""), std::optional<std::string>()}) {
+  for (const std::optional<std::string>& none : {std::optional<std::string>(""), std::optional<std::string>()}) {
     Directory directory{0, none};
     UserNames names(directory.lookup());
     EXPECT_EQ(names.name_of(1000, kStart), "");

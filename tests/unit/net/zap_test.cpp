@@ -34,9 +34,8 @@ class ZapTest : public ::testing::Test {
   }
   void ask(const std::string& request, const CurveKey& key, std::string_view from = "10.9.9.9") {
     const std::string_view bytes(reinterpret_cast<const char*>(key.data()), key.size());
-    for (const std::string_view part :
-         {std::string_view(), std::string_view("1.0"), std::string_view(request), std::string_view("dtrain"),
-          from, std::string_view(), std::string_view("CURVE")})
+    for (const std::string_view part : {std::string_view(), std::string_view("1.0"), std::string_view(request), std::string_view("dtrain"),
+                                        from, std::string_view(), std::string_view("CURVE")})
       ASSERT_EQ(asker_.send(part, true), ZmqSocket::Sent::done);
     ASSERT_EQ(asker_.send(bytes, false), ZmqSocket::Sent::done);
   }
@@ -69,11 +68,9 @@ TEST_F(ZapTest, AllQuestionsOfATurnShareItsMultiplications) {
   // More strangers than are parked, then members: whose keys were not derived yet must not be refused for
   // that.
   constexpr std::size_t kStrangers = kParkedHandshakes + 20;
-  for (std::size_t i = 0; i < kStrangers; ++i)
-    ask("stranger" + std::to_string(i), testing::make_pair().public_key);
+  for (std::size_t i = 0; i < kStrangers; ++i) ask("stranger" + std::to_string(i), testing::make_pair().public_key);
   constexpr std::uint64_t kAsking = 20;
-  for (std::uint64_t i = 2; i < 2 + kAsking; ++i)
-    ask("member" + std::to_string(i), node_key(pair, {0, i}).public_key);
+  for (std::uint64_t i = 2; i < 2 + kAsking; ++i) ask("member" + std::to_string(i), node_key(pair, {0, i}).public_key);
 
   std::uint64_t turns = 0;
   std::map<std::string, std::string> all;

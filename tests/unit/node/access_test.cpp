@@ -34,10 +34,10 @@ TEST(Roles, WhatEachMayDoToAJob) {
     Role role;
     bool read, change, enter;
   };
-  for (const Row& row : {Row{ada, Role::view, true, false, false}, Row{ada, Role::submit, true, true, true},
-                         Row{bob, Role::view, false, false, false}, Row{bob, Role::submit, false, false, false},
-                         Row{bob, Role::operate, true, true, false}, Row{{"bob", 1000}, Role::submit, false, false, false},
-                         Row{root, Role::operate, true, true, true}}) {
+  for (const Row& row :
+       {Row{ada, Role::view, true, false, false}, Row{ada, Role::submit, true, true, true}, Row{bob, Role::view, false, false, false},
+        Row{bob, Role::submit, false, false, false}, Row{bob, Role::operate, true, true, false},
+        Row{{"bob", 1000}, Role::submit, false, false, false}, Row{root, Role::operate, true, true, true}}) {
     EXPECT_EQ(may(Deed::read, row.caller, row.role), row.read) << row.caller.user << " " << to_string(row.role);
     EXPECT_EQ(may(Deed::change, row.caller, row.role), row.change) << row.caller.user << " " << to_string(row.role);
     EXPECT_EQ(may(Deed::enter, row.caller, row.role), row.enter) << row.caller.user << " " << to_string(row.role);
@@ -71,8 +71,9 @@ class AccessTest : public WorkingTown {
 
 TEST_F(AccessTest, WhoMayOnlyLookSubmitsNothing) {
   let(Role::view);
-  EXPECT_THAT(submitted("j"), HasSubstr("could not submit as somebody: this agent lets somebody only look; ask an administrator for the role "
-                                        "`submit` (access.users.somebody in dtraind.yaml of the agents)"));
+  EXPECT_THAT(submitted("j"),
+              HasSubstr("could not submit as somebody: this agent lets somebody only look; ask an administrator for the role "
+                        "`submit` (access.users.somebody in dtraind.yaml of the agents)"));
   EXPECT_NE(refused<wire::Empty>(MessageType::put_blob, wire::PutBlobRequest{}), "");
   wire::SubmitRequest plan;
   plan.spec = wire::encode(generic("p", 1));

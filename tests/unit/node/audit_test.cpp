@@ -62,13 +62,15 @@ TEST_F(AuditTest, ExecIsToldWhereTheTaskIs) {
   exec.task = "worker-0";
   exec.command = {"/bin/sh", "-c", "echo secret"};
   asks(MessageType::exec, exec, at);
-  EXPECT_THAT(told("audit.exec", at), ElementsAre("j/worker-0 (job=j task=j/worker-0 user=somebody uid=1000 at=" + on + " outcome=accepted): /bin/sh"));
+  EXPECT_THAT(told("audit.exec", at),
+              ElementsAre("j/worker-0 (job=j task=j/worker-0 user=somebody uid=1000 at=" + on + " outcome=accepted): /bin/sh"));
   EXPECT_EQ(houses[at]->log.count("secret"), 0u);
 }
 
 TEST_F(AuditTest, MembersAndRolesAreToldWhereItWasAsked) {
-  EXPECT_THAT(told("audit.access"), ElementsAre("n1 (node=n1 user=root uid=0 at=n1 outcome=accepted): others: submit -> view, somebody: none of "
-                                                "their own -> operate"));
+  EXPECT_THAT(told("audit.access"),
+              ElementsAre("n1 (node=n1 user=root uid=0 at=n1 outcome=accepted): others: submit -> view, somebody: none of "
+                          "their own -> operate"));
   let(*houses[0], Role::operate);
   EXPECT_EQ(told("audit.access").size(), 1u) << "the same again";
   town.kill(*houses[2]);

@@ -83,7 +83,9 @@ class CheckpointsTest : public ::testing::Test {
     (void)houses[0]->ask<wire::Empty>(MessageType::drain, wire::DrainRequest{node, "", on, 0}, 0);
     run_for(1s);
   }
-  House& up() { return **std::ranges::find_if(houses, [](House* h) { return h->runs(); }); }
+  House& up() {
+    return **std::ranges::find_if(houses, [](House* h) { return h->runs(); });
+  }
   std::string where() {
     std::string text;
     const auto reply = up().ask<wire::TasksReply>(MessageType::query_tasks, wire::JobName{"j"});
@@ -123,7 +125,8 @@ class CheckpointsTest : public ::testing::Test {
       std::map<AssignmentId, AttemptNumber> started;
       for (const Effect& e : house->effects) {
         if (const auto* launch = std::get_if<LaunchShim>(&e); launch != nullptr && launch->spec.lease > 0ns) leased.insert(launch->spec.id);
-        if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && leased.contains(start->id)) started[start->id] = start->attempt;
+        if (const auto* start = std::get_if<StartAttempt>(&e); start != nullptr && leased.contains(start->id))
+          started[start->id] = start->attempt;
       }
       for (const auto& [id, attempt] : started)
         if (house->runs()) house->give(LeaseAsked{id, attempt, ++nonce_});
@@ -201,9 +204,7 @@ class CheckpointsTest : public ::testing::Test {
         return;
       }
   }
-  void perform(House& house, const Reply& e) {
-    answer(house, e.connection, e.body);
-  }
+  void perform(House& house, const Reply& e) { answer(house, e.connection, e.body); }
   void perform(House& house, const CloseRelay& e) {
     for (Stream& s : streams)
       if (s.opener == &house && s.open.part == e.part) return close(s);
@@ -215,10 +216,8 @@ class CheckpointsTest : public ::testing::Test {
     return nullptr;
   }
   void perform(House& house, const WatchCheckpoints& e) {
-    if (e.on)
-      watching.insert(&house);
-    else
-      watching.erase(&house);
+    if (e.on) watching.insert(&house);
+    else watching.erase(&house);
   }
   void perform(House& house, const ScanCheckpoints& e) {
     asked.insert(&house);
@@ -230,12 +229,9 @@ class CheckpointsTest : public ::testing::Test {
   void perform(House& house, const VerifyCheckpoint& e) {
     Status result;
     const auto* there = find(house, e.info.path);
-    if (there == nullptr)
-      result = fail(ErrorCode::not_found, "could not verify " + e.info.path + ": it is not there");
-    else if (unreadable.contains(&house))
-      result = fail(ErrorCode::io, "could not verify " + e.info.path + ": Input/output error");
-    else if (rotten.contains(there->place))
-      result = fail(ErrorCode::damaged, "could not verify " + e.info.path + ": a hash differs");
+    if (there == nullptr) result = fail(ErrorCode::not_found, "could not verify " + e.info.path + ": it is not there");
+    else if (unreadable.contains(&house)) result = fail(ErrorCode::io, "could not verify " + e.info.path + ": Input/output error");
+    else if (rotten.contains(there->place)) result = fail(ErrorCode::damaged, "could not verify " + e.info.path + ": a hash differs");
     house.give(CheckpointVerified{e.job, e.token, e.info.path, result});
   }
   void perform(House& house, const QuarantineCheckpoint& e) {

@@ -149,13 +149,15 @@ TEST_F(CheckpointsTest, ANewerOneOnALostHostIsWaitedForThenTheNextOlderIsTaken) 
   lose(*ps);
   run_for(40s);
   const std::string lost = ps->started.facts.name;
-  EXPECT_THAT(described().waiting_for, HasSubstr("its newest checkpoint, of step 200, is on " + lost + " (down) only: it waits 30 s for that"));
+  EXPECT_THAT(described().waiting_for,
+              HasSubstr("its newest checkpoint, of step 200, is on " + lost + " (down) only: it waits 30 s for that"));
   EXPECT_THAT(described().waiting_for, HasSubstr("goes on from step 100"));
   run_for(45s);
   EXPECT_EQ(described().job.state, "Running") << described().waiting_for;
   EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100);
   bool named = false;
-  for (const auto& e : described().events) named = named || e.reason.find("steps 101 to 200 are given up: they are on " + lost) != std::string::npos;
+  for (const auto& e : described().events)
+    named = named || e.reason.find("steps 101 to 200 are given up: they are on " + lost) != std::string::npos;
   EXPECT_TRUE(named);
 }
 

@@ -29,8 +29,8 @@ class ClusterMembersTest : public ::testing::Test {
   }
   template <class T>
   static std::size_t first(const House& house) {
-    const auto found = std::find_if(house.effects.begin(), house.effects.end(),
-                                    [](const Effect& e) { return std::holds_alternative<T>(e); });
+    const auto found =
+        std::find_if(house.effects.begin(), house.effects.end(), [](const Effect& e) { return std::holds_alternative<T>(e); });
     return static_cast<std::size_t>(found - house.effects.begin());
   }
   Town town;
@@ -102,9 +102,7 @@ TEST_F(ClusterMembersTest, MembershipBeginsWithTheNetwork) {
   EXPECT_THAT(out, IsEmpty());
   EXPECT_EQ(node.deadline(), kNever);
   node.step(town.now, NetworkUp{}, out);
-  EXPECT_EQ(std::count_if(out.begin(), out.end(),
-                          [](const auto& e) { return std::holds_alternative<gossip::ResolveSeeds>(e); }),
-            1);
+  EXPECT_EQ(std::count_if(out.begin(), out.end(), [](const auto& e) { return std::holds_alternative<gossip::ResolveSeeds>(e); }), 1);
 }
 
 TEST_F(ClusterMembersTest, WhoWaitsSaysForWhatAndRefusesJobs) {
@@ -123,8 +121,7 @@ TEST_F(ClusterMembersTest, WhoWaitsSaysForWhatAndRefusesJobs) {
 TEST_F(ClusterMembersTest, AMemberAnswersAboutJobsByItsCopy) {
   start_both();
   EXPECT_FALSE(n2->ask<wire::JobDescription>(MessageType::query_status, wire::JobName{"digits"}));
-  EXPECT_FALSE(
-      n2->ask<wire::EventsReply>(MessageType::query_events, wire::EventsRequest{"digits", 0, false, 0}));
+  EXPECT_FALSE(n2->ask<wire::EventsReply>(MessageType::query_events, wire::EventsRequest{"digits", 0, false, 0}));
   EXPECT_EQ(n2->ask<wire::VersionReply>(MessageType::query_version, wire::Empty{})->node, "n2");
   for (House* house : {n1, n2}) EXPECT_TRUE(house->ask<wire::JobsReply>(MessageType::query_jobs, wire::JobsRequest{}));
 }
@@ -194,8 +191,7 @@ TEST_F(ClusterMembersTest, ANewKeyIsANewIdentity) {
   const auto key_of_n2_at_n1 = [&] {
     std::string key = "never told";
     for (const Effect& e : n1->effects)
-      if (const auto* known = std::get_if<KnowMember>(&e); known && known->identity.name == "n2")
-        key = known->identity.key_print;
+      if (const auto* known = std::get_if<KnowMember>(&e); known && known->identity.name == "n2") key = known->identity.key_print;
     return key;
   };
   const auto before = n1->nodes("n2").at(0).incarnation;
@@ -214,8 +210,7 @@ TEST_F(ClusterMembersTest, FactsAreAnnouncedAtMostEveryPause) {
     for (const Effect& e : n2->effects)
       if (const auto* send = std::get_if<gossip::Send>(&e))
         if (const auto* gossip = std::get_if<wire::Gossip>(&send->body))
-          for (const auto& rumour : gossip->rumours)
-            n += rumour.kind == wire::RumourKind::fact && rumour.subject.low == 2;
+          for (const auto& rumour : gossip->rumours) n += rumour.kind == wire::RumourKind::fact && rumour.subject.low == 2;
     return n;
   };
   const auto before = facts_sent();
@@ -346,8 +341,7 @@ TEST_F(ClusterMembersTest, LeaveThatCannotBeWrittenIsAnErrorAndIsTriedAgain) {
   start_both();
   n2->hold_saves = true;
   EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}));
-  n2->give(
-      MembersSaved{n2->unsaved.back().ticket, fail(ErrorCode::limit, "could not write members: no space")});
+  n2->give(MembersSaved{n2->unsaved.back().ticket, fail(ErrorCode::limit, "could not write members: no space")});
   EXPECT_EQ(n2->answers[1].type, MessageType::error);
   const std::size_t failed = n2->unsaved.size();
   EXPECT_FALSE(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{})) << "nothing is durable yet";
@@ -395,8 +389,7 @@ TEST_F(ClusterMembersTest, WhoLeftSaysHowToJoinAgain) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::refused);
   EXPECT_EQ(refused.error().message, "could not show jobs: n2 has left its cluster");
-  EXPECT_EQ(refused.error().next,
-            "stop the agent, remove the file members of its data directory, start it with --join HOST");
+  EXPECT_EQ(refused.error().next, "stop the agent, remove the file members of its data directory, start it with --join HOST");
 }
 
 TEST_F(ClusterMembersTest, WhoLeftInAnEarlierLifeHasNothingToWrite) {
@@ -422,12 +415,9 @@ TEST_F(ClusterMembersTest, WhoWaitsHasNothingToLeave) {
 TEST_F(ClusterMembersTest, WhoMayNotLeave) {
   start_both();
   n2->options.agent_uid = 0;
-  EXPECT_EQ(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 1000).error().code,
-            ErrorCode::refused);
-  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n2"}).error().code,
-            ErrorCode::refused);
-  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n7"}).error().code,
-            ErrorCode::not_found);
+  EXPECT_EQ(n2->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{}, 1000).error().code, ErrorCode::refused);
+  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n2"}).error().code, ErrorCode::refused);
+  EXPECT_EQ(n1->ask<wire::Empty>(MessageType::leave, wire::LeaveRequest{"n7"}).error().code, ErrorCode::not_found);
   EXPECT_EQ(n1->status().nodes.alive, 2u);
 }
 

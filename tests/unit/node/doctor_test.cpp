@@ -69,8 +69,8 @@ TEST(Doctor, AWellHostIsWellInEveryCheck) {
     EXPECT_NE(f.finding, "") << f.check;
     checks.push_back(f.check);
   }
-  EXPECT_THAT(checks, ::testing::ElementsAre("ports", "task-ports", "names", "addresses", "clock", "limits", "cgroups", "gpus", "disk",
-                                              "health"));
+  EXPECT_THAT(checks,
+              ::testing::ElementsAre("ports", "task-ports", "names", "addresses", "clock", "limits", "cgroups", "gpus", "disk", "health"));
 }
 
 struct Ill {
@@ -91,20 +91,28 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
        "warn", "ports", "an agent has port 7401", "--agent"},
       {[](auto& s) { s.terms.port = 32768; }, "warn", "ports", "32768-32769 lie in 32768-60999", "ip_local_reserved_ports=32768-32769"},
       {[](auto& s) { s.terms.keyed = false; }, "warn", "ports", "no cluster key", "keygen"},
-      {[](auto& s) { s.terms.task_ports = {30000, 40000}; },
+      {[](auto& s) {
+         s.terms.task_ports = {30000, 40000};
+       },
        "warn", "task-ports", "overlap 32768-60999", "ip_local_reserved_ports=30000-40000"},
-      {[](auto& s) { s.local_ports = {1024, 60999}; s.reserved_ports = {{20000, 29998}}; s.terms.port = 700; },
+      {[](auto& s) {
+         s.local_ports = {1024, 60999};
+         s.reserved_ports = {{20000, 29998}};
+         s.terms.port = 700;
+       },
        "warn", "task-ports", "overlap 1024-60999", "taskPorts"},
-      {[](auto& s) { s.strangers = {{20003, "nginx (pid 12)"}, {20009, ""}}; },
+      {[](auto& s) {
+         s.strangers = {{20003, "nginx (pid 12)"}, {20009, ""}};
+       },
        "warn", "task-ports", "20003 by nginx (pid 12), 20009;", "end those programs"},
       {[](auto& s) { s.lookups[0].addresses.clear(); }, "warn", "names", "own name n1 is not known", "/etc/hosts: 10.0.0.1 n1"},
       {[](auto& s) { s.lookups[0].addresses = {"127.0.1.1"}; }, "warn", "names", "own name n1 means 127.0.1.1", "write 10.0.0.1 n1"},
       {[](auto& s) { s.lookups[1].addresses.clear(); }, "warn", "names", "does not know: n2", "network.join"},
       {[](auto& s) { s.lookups[1].answered = false; }, "warn", "names", "did not answer in time for n2", "resolv.conf"},
-      {[](auto& s) { s.advertise_interface = ""; },
-       "warn", "addresses", "no interface here has the advertised address 10.0.0.1", "network.advertise"},
-      {[](auto& s) { s.task_interface = ""; },
-       "warn", "addresses", "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME stay unset", "network.taskAddress"},
+      {[](auto& s) { s.advertise_interface = ""; }, "warn", "addresses", "no interface here has the advertised address 10.0.0.1",
+       "network.advertise"},
+      {[](auto& s) { s.task_interface = ""; }, "warn", "addresses", "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME stay unset",
+       "network.taskAddress"},
       {[](auto& s) { s.clock_synchronised = false; }, "warn", "clock", "not synchronised", "timesyncd"},
       {[](auto& s) { s.limits[1].most = 8 << 20; }, "warn", "limits", "memlock unlimited, and get 8.0 MiB: RDMA", "LimitMEMLOCK=infinity"},
       {[](auto& s) { s.limits[0].most = 20000; }, "warn", "limits", "nofile 1048576, and get 20000", "LimitNOFILE=1048576"},
@@ -116,13 +124,13 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
       {[](auto& s) { s.nvidia.library = "550.54.14"; }, "bad", "gpus", "kernel is 535.104.05, libcuda.so.1 is 550.54.14", "reboot"},
       {[](auto& s) { s.nvidia.library_found = false; }, "bad", "gpus", "libcuda.so.1 is not installed", "install"},
       {[](auto& s) { s.nvidia.missing = {"/dev/nvidia-uvm"}; }, "warn", "gpus", "/dev/nvidia-uvm", "nvidia-modprobe"},
-      {[](auto& s) { s.amd.devices = 1, s.amd.module = "amdgpu", s.amd.missing = {"/dev/kfd"}; },
-       "warn", "gpus", "/dev/kfd is missing", "amdgpu"},
-      {[](auto& s) { s.terms.gpus[1] = {1, "0000:10:00.0", "nvidia", "A100", "", 0, -1, false, false, "", -1, -1, -1, {}, {}}; },
-       "bad", "gpus", "GPU 1 at 0000:10:00.0 (A100)", "dmesg"},
+      {[](auto& s) { s.amd.devices = 1, s.amd.module = "amdgpu", s.amd.missing = {"/dev/kfd"}; }, "warn", "gpus", "/dev/kfd is missing",
+       "amdgpu"},
+      {[](auto& s) { s.terms.gpus[1] = {1, "0000:10:00.0", "nvidia", "A100", "", 0, -1, false, false, "", -1, -1, -1, {}, {}}; }, "bad",
+       "gpus", "GPU 1 at 0000:10:00.0 (A100)", "dmesg"},
       {[](auto& s) { s.terms.gpus[0].pretended = true; }, "warn", "gpus", "2 GPUs of this node are pretended", "remove"},
-      {[](auto& s) { s.disks[0].free = 4 * kGi; },
-       "bad", "disk", "(/var/lib/dtrain) has 4.0 GiB free of 100.0 GiB, less than storage.minFree (5.0 GiB)", "lower storage.minFree"},
+      {[](auto& s) { s.disks[0].free = 4 * kGi; }, "bad", "disk",
+       "(/var/lib/dtrain) has 4.0 GiB free of 100.0 GiB, less than storage.minFree (5.0 GiB)", "lower storage.minFree"},
       {[](auto& s) { s.disks[0].free = 6 * kGi; }, "warn", "disk", "6.0 GiB free of 100.0 GiB; below 5.0 GiB", "du -xsh"},
       {[](auto& s) { s.terms.min_free_bytes = 61 * kGi; }, "bad", "disk", "less than storage.minFree (61.0 GiB)", "storage.minFree"},
       {[](auto& s) { s.terms.unfit = "health check ended with 1: /scratch is not mounted"; }, "bad", "health",
@@ -145,25 +153,32 @@ TEST(Doctor, EachIllIsFoundWithItsCure) {
     EXPECT_EQ(wrong[0].check, ill.check) << text(wrong);
     EXPECT_THAT(wrong[0].finding, HasSubstr(ill.finding));
     EXPECT_THAT(wrong[0].cure, HasSubstr(ill.cure));
-    for (const wire::Finding& f : found)
-      EXPECT_TRUE(f.level != "ok" || f.check != ill.check) << "it is not well: " << text({f});
+    for (const wire::Finding& f : found) EXPECT_TRUE(f.level != "ok" || f.check != ill.check) << "it is not well: " << text({f});
   }
 }
 
 TEST(Doctor, WhatIsNoIll) {
   const std::function<void(Examination&)> harmless[] = {
-      [](auto& s) { s.terms.listen_ip = "", s.terms.port = 0; },                            // --dev
+      [](auto& s) { s.terms.listen_ip = "", s.terms.port = 0; },  // --dev
       [](auto& s) { s.terms.listen_ip = s.terms.advertise = s.terms.task_address = "127.0.0.1", s.lookups[0].addresses = {"127.0.1.1"}; },
-      [](auto& s) { s.terms.task_ports = {30000, 40000}, s.reserved_ports = {{32768, 36000}, {36001, 40000}}; },
-      [](auto& s) { s.terms.port = 32768, s.reserved_ports = {{32768, 32769}}; },
-      [](auto& s) { s.local_ports = {}; },                                                  // a kernel that does not say
+      [](auto& s) {
+        s.terms.task_ports = {30000, 40000}, s.reserved_ports = {{32768, 36000}, {36001, 40000}};
+      },
+      [](auto& s) {
+        s.terms.port = 32768, s.reserved_ports = {{32768, 32769}};
+      },
+      [](auto& s) { s.local_ports = {}; },  // a kernel that does not say
       [](auto& s) { s.clock_synchronised.reset(); },
-      [](auto& s) { s.cgroup2 = std::vector<std::string>{}, s.cgroup1 = {"memory", "pids"}; },
+      [](auto& s) {
+        s.cgroup2 = std::vector<std::string>{}, s.cgroup1 = {"memory", "pids"};
+      },
       [](auto& s) { s.nvidia = {}, s.terms.gpus.clear(); },
-      [](auto& s) { s.nvidia.library = ""; },                                               // not to be read off
-      [](auto& s) { s.disks[0].inodes = s.disks[0].inodes_free = 0; },                      // btrfs counts none
+      [](auto& s) { s.nvidia.library = ""; },                           // not to be read off
+      [](auto& s) { s.disks[0].inodes = s.disks[0].inodes_free = 0; },  // btrfs counts none
       [](auto& s) { s.disks[0].what = "paths.run", s.disks[0].in_memory = s.disks[0].no_exec = true; },
-      [](auto& s) { s.lookups.push_back({Lookup::Of::peer, "n3", {}, false}); },
+      [](auto& s) {
+        s.lookups.push_back({Lookup::Of::peer, "n3", {}, false});
+      },
       [](auto& s) { s.terms.agent = false, s.terms.advertise = s.terms.task_address = "", s.advertise_interface = s.task_interface = ""; },
   };
   for (std::size_t i = 0; i < std::size(harmless); ++i) {
@@ -226,38 +241,44 @@ struct PeerIll {
 
 TEST(Doctor, EachIllOfAnotherIsFoundWithItsCure) {
   const PeerIll rows[] = {
-      {[](auto& s, auto& p) { p.state = wire::MemberState::down, p.reply.reset(), s.contacts[0].answer = Answer::refused; },
-       "bad", "reach", "n2", "agent is down, and its host is up", "systemctl start"},
-      {[](auto&, auto& p) { p.state = wire::MemberState::down, p.reply.reset(); },
-       "bad", "reach", "n2", "an agent listens at 10.0.0.2:7400, and it and n1 do not understand each other: they have different keys",
-       "compare the key files"},
-      {[](auto& s, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(), s.contacts[0].answer = Answer::silent; },
-       "bad", "reach", "n2", "no sign of life at 10.0.0.2:7400", "forget-node n2"},
-      {[](auto&, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(); },
-       "bad", "reach", "n2", "though its port takes connections: its agent hangs, or has another key", "restart its agent"},
+      {[](auto& s, auto& p) { p.state = wire::MemberState::down, p.reply.reset(), s.contacts[0].answer = Answer::refused; }, "bad", "reach",
+       "n2", "agent is down, and its host is up", "systemctl start"},
+      {[](auto&, auto& p) { p.state = wire::MemberState::down, p.reply.reset(); }, "bad", "reach", "n2",
+       "an agent listens at 10.0.0.2:7400, and it and n1 do not understand each other: they have different keys", "compare the key files"},
+      {[](auto& s, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(), s.contacts[0].answer = Answer::silent; }, "bad", "reach",
+       "n2", "no sign of life at 10.0.0.2:7400", "forget-node n2"},
+      {[](auto&, auto& p) { p.state = wire::MemberState::dead, p.reply.reset(); }, "bad", "reach", "n2",
+       "though its port takes connections: its agent hangs, or has another key", "restart its agent"},
       {[](auto&, auto& p) { p.state = wire::MemberState::suspect; }, "warn", "reach", "n2", "silent", "network"},
-      {[](auto&, auto& p) { p.reply.reset(), p.error = Error{ErrorCode::unavailable, "was silent for 30 s", ""}; },
+      {[](auto&, auto& p) {
+         p.reply.reset(), p.error = Error{ErrorCode::unavailable, "was silent for 30 s", ""};
+       },
        "bad", "reach", "n2", "does not answer n1: was silent",
        "journalctl -u dtraind there); else let TCP ports 7400 and 7401 through to n1"},
       {[](auto&, auto& p) { p.reply.reset(); }, "warn", "reach", "n1", "1 members were not asked", "dtrainctl doctor"},
-      {[](auto& s, auto&) { s.contacts[1].answer = Answer::silent; },
-       "bad", "reach", "n2", "n1 cannot connect to 10.0.0.2:7401 (bulk): there is no answer", "firewall"},
-      {[](auto& s, auto&) { s.contacts[0].answer = Answer::refused; },
-       "bad", "reach", "n2", "10.0.0.2:7400 (gossip): the connection is refused", "7400 and 7401"},
-      {[](auto& s, auto&) { s.contacts[0].answer = Answer::failed, s.contacts[0].cause = "No route to host"; },
-       "bad", "reach", "n2", "No route to host", "7400 and 7401"},
-      {[](auto&, auto& p) { p.reply->sight.bulk = "there is no answer"; },
-       "bad", "reach", "n1", "n2 cannot connect to 10.0.0.1:7401 (bulk)", "through to n1"},
-      {[](auto&, auto& p) { p.reply->sight.address = "10.0.9.1:7400"; },
-       "warn", "addresses", "n2", "n2 knows n1 at 10.0.9.1:7400", "restart"},
-      {[](auto&, auto& p) { p.reply->sight.named = {"127.0.1.1"}; },
-       "warn", "names", "n2", "on n2 the name n1 means 127.0.1.1", "/etc/hosts"},
-      {[](auto& s, auto&) { s.lookups.push_back({Lookup::Of::peer, "n2", {"10.0.0.99"}, true}); },
+      {[](auto& s, auto&) { s.contacts[1].answer = Answer::silent; }, "bad", "reach", "n2",
+       "n1 cannot connect to 10.0.0.2:7401 (bulk): there is no answer", "firewall"},
+      {[](auto& s, auto&) { s.contacts[0].answer = Answer::refused; }, "bad", "reach", "n2",
+       "10.0.0.2:7400 (gossip): the connection is refused", "7400 and 7401"},
+      {[](auto& s, auto&) { s.contacts[0].answer = Answer::failed, s.contacts[0].cause = "No route to host"; }, "bad", "reach", "n2",
+       "No route to host", "7400 and 7401"},
+      {[](auto&, auto& p) { p.reply->sight.bulk = "there is no answer"; }, "bad", "reach", "n1",
+       "n2 cannot connect to 10.0.0.1:7401 (bulk)", "through to n1"},
+      {[](auto&, auto& p) { p.reply->sight.address = "10.0.9.1:7400"; }, "warn", "addresses", "n2", "n2 knows n1 at 10.0.9.1:7400",
+       "restart"},
+      {[](auto&, auto& p) { p.reply->sight.named = {"127.0.1.1"}; }, "warn", "names", "n2", "on n2 the name n1 means 127.0.1.1",
+       "/etc/hosts"},
+      {[](auto& s, auto&) {
+         s.lookups.push_back({Lookup::Of::peer, "n2", {"10.0.0.99"}, true});
+       },
        "warn", "names", "n1", "on n1 the name n2 means 10.0.0.99, and the host is 10.0.0.2", "/etc/hosts here"},
       {[](auto&, auto& p) { p.version = "0.9"; }, "warn", "version", "n1", "n2 (0.9)", "upgrade"},
-      {[](auto&, auto& p) { p.reply->findings = {{"disk", "n2", "bad", "full", "empty it"}}; }, "bad", "disk", "n2", "full", "empty it"},
-      {[](auto&, auto& p) { p.ahead = -3600s; },
-       "bad", "clock", "n2", "n2 is 3600.0 s behind those of most members (give or take 0.0 s)", "timesyncd"},
+      {[](auto&, auto& p) {
+         p.reply->findings = {{"disk", "n2", "bad", "full", "empty it"}};
+       },
+       "bad", "disk", "n2", "full", "empty it"},
+      {[](auto&, auto& p) { p.ahead = -3600s; }, "bad", "clock", "n2", "n2 is 3600.0 s behind those of most members (give or take 0.0 s)",
+       "timesyncd"},
       {[](auto&, auto& p) { p.ahead = 2s; }, "warn", "clock", "n2", "n2 is 2.0 s ahead of", "on n2"},
   };
   for (const PeerIll& row : rows) {

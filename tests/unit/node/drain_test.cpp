@@ -70,7 +70,7 @@ TEST_F(DrainTest, WhoIsToBeAloneOnItsHostIsSoWhateverIsDrained) {
 }
 
 TEST_F(DrainTest, AGangWithoutRoomStaysAndMovesWhenRoomComesAndNobodyTakesIt) {
-  submit(ranks("gang", 4, 1));   // of 6 GPUs
+  submit(ranks("gang", 4, 1));  // of 6 GPUs
   work();
   ASSERT_TRUE(any_on("gang", "n3")) << where("gang");
   submit(generic("small", 2, 1));  // the other two

@@ -34,8 +34,7 @@ class FormingTest : public ::testing::Test {
   void start_again(House& house) {
     ++house.started.life;
     for (const Effect& effect : house.effects)
-      if (const auto* save = std::get_if<SaveMembers>(&effect))
-        house.started.members.record = *gossip::MemberRecord::decode(save->record);
+      if (const auto* save = std::get_if<SaveMembers>(&effect)) house.started.members.record = *gossip::MemberRecord::decode(save->record);
     house.effects.clear();
     house.start();
   }
@@ -67,8 +66,8 @@ class FormingTest : public ::testing::Test {
     for (House* house : houses)
       if (house->runs()) {
         const auto status = house->status();
-        what += " " + house->started.facts.name + ": " + status.cluster.id.substr(0, 8) + " alive " +
-                std::to_string(status.nodes.alive) + " waits for '" + status.waiting_for + "'";
+        what += " " + house->started.facts.name + ": " + status.cluster.id.substr(0, 8) + " alive " + std::to_string(status.nodes.alive) +
+                " waits for '" + status.waiting_for + "'";
       }
     return ::testing::AssertionFailure() << what;
   }

@@ -71,8 +71,7 @@ TEST(GpuHealth, WhatIsBrokenIsSickAtOnceAndForGood) {
 TEST(GpuHealth, HeatMustLastAndGoesAway) {
   EXPECT_THAT(said({hot(), hot(), good(), hot(), hot()}), ElementsAre("-", "-", "-", "-", "-"));
   GpuHealth health;
-  EXPECT_THAT(said(health, {hot(), hot(), hot(), hot()}),
-              ElementsAre("-", "-", "too hot: 92 C, it slows itself down at 92 C", "-"));
+  EXPECT_THAT(said(health, {hot(), hot(), hot(), hot()}), ElementsAre("-", "-", "too hot: 92 C, it slows itself down at 92 C", "-"));
   EXPECT_THAT(said(health, {good(), good(), good(), good(), hot()}), ElementsAre("-", "-", "-", "-", "-"));
   EXPECT_THAT(said(health, {good(), good(), good(), good(), good(), good()}), ElementsAre("-", "-", "-", "-", "well", "-"));
 }

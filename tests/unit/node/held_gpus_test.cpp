@@ -270,8 +270,7 @@ TEST_F(HeldGpus, WhatIsFoundAfterTheDiskFailedChangesNothing) {
   const std::size_t before = houses[0]->effects.size();
   houses[0]->give(GpuHoldersFound{unanswered_.back(), holders_});
   work();
-  for (std::size_t i = before; i < houses[0]->effects.size(); ++i)
-    EXPECT_FALSE(std::holds_alternative<Persist>(houses[0]->effects[i]));
+  for (std::size_t i = before; i < houses[0]->effects.size(); ++i) EXPECT_FALSE(std::holds_alternative<Persist>(houses[0]->effects[i]));
 }
 
 // Two tasks that end together are looked at together, or one after the other.

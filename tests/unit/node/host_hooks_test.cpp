@@ -21,8 +21,8 @@ job::Exit ended_with(std::int32_t code, std::string text = "") {
 
 class HostHooksTest : public WorkingTown {
  protected:
-  explicit HostHooksTest(void (*prepare)(Options&) = [](Options& o) { o.prolog = "/p", o.epilog = "/e"; })
-      : WorkingTown(Options{}.snapshot_every, prepare) {}
+  explicit HostHooksTest(void (*prepare)(NodeOptions&) = [](NodeOptions& o) { o.prolog = "/p", o.epilog = "/e"; })
+      : WorkingTown(NodeOptions{}.snapshot_every, prepare) {}
 
   // "n1 prolog j"
   void run_hook(House& house, const RunHook& hook) override {
@@ -97,8 +97,12 @@ TEST_F(HostHooksTest, EachRunsOncePerJobAndHost) {
   EXPECT_THAT(last.command, ElementsAre("/p"));
   const auto id = last.env.at("DTRAIN_JOB_ID");
   last.env.erase("DTRAIN_NODE");
-  const std::map<std::string, std::string> wanted{{"DTRAIN_HOOK", "prolog"}, {"DTRAIN_JOB", "j"}, {"DTRAIN_JOB_ID", id},
-                                                  {"DTRAIN_USER", "somebody"}, {"DTRAIN_GPUS", "0,1"}, {"LC_ALL", "C.UTF-8"},
+  const std::map<std::string, std::string> wanted{{"DTRAIN_HOOK", "prolog"},
+                                                  {"DTRAIN_JOB", "j"},
+                                                  {"DTRAIN_JOB_ID", id},
+                                                  {"DTRAIN_USER", "somebody"},
+                                                  {"DTRAIN_GPUS", "0,1"},
+                                                  {"LC_ALL", "C.UTF-8"},
                                                   {"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}};
   EXPECT_EQ(last.env, wanted);
   act_on("j", wire::Action::cancel);
@@ -127,8 +131,7 @@ TEST_F(HostHooksTest, AnEpilogThatEndsAfterTheDiskFailedChangesNothing) {
   houses[1]->give(PersistFailed{0, Error{ErrorCode::io, "could not write the ledger: no space", ""}});
   const std::size_t before = houses[1]->effects.size();
   houses[1]->give(HookEnded{token, {}});
-  for (std::size_t i = before; i < houses[1]->effects.size(); ++i)
-    EXPECT_FALSE(std::holds_alternative<Persist>(houses[1]->effects[i]));
+  for (std::size_t i = before; i < houses[1]->effects.size(); ++i) EXPECT_FALSE(std::holds_alternative<Persist>(houses[1]->effects[i]));
   EXPECT_EQ(houses[1]->started.task_records, notes);
 }
 
@@ -156,8 +159,9 @@ TEST_F(HostHooksTest, AJobThatAllRefuseWaitsWithTheReasonAndIsTriedAgain) {
   for (const char* host : {"n1", "n2", "n3"}) results[std::string(host) + " prolog j"] = ended_with(3, "no scratch");
   submit(generic("j", 1));
   work(30s);
-  EXPECT_THAT(described("j").waiting_for, HasSubstr("needs a host that takes this job, none of 3 hosts does now (n1 refused it: prolog ended "
-                                                    "with 3: no scratch; n2 refused it: prolog ended with 3: no scratch; ...)"));
+  EXPECT_THAT(described("j").waiting_for,
+              HasSubstr("needs a host that takes this job, none of 3 hosts does now (n1 refused it: prolog ended "
+                        "with 3: no scratch; n2 refused it: prolog ended with 3: no scratch; ...)"));
   EXPECT_EQ(ran.size(), 6u) << ::testing::PrintToString(ran);
   submit(generic("behind", 6));
   work(5s);
@@ -370,7 +374,7 @@ TEST_F(HostHooksTest, OneThatCannotBeKilledMakesTheHostUnfitAndRefusesItsJob) {
 
 class EpilogAlone : public HostHooksTest {
  protected:
-  EpilogAlone() : HostHooksTest([](Options& o) { o.epilog = "/e"; }) {}
+  EpilogAlone() : HostHooksTest([](NodeOptions& o) { o.epilog = "/e"; }) {}
 };
 
 TEST_F(EpilogAlone, RunsAfterWhatWasStaged) {
@@ -387,7 +391,7 @@ TEST_F(EpilogAlone, RunsAfterWhatWasStaged) {
 
 class NoHooks : public HostHooksTest {
  protected:
-  NoHooks() : HostHooksTest([](Options&) {}) {}
+  NoHooks() : HostHooksTest([](NodeOptions&) {}) {}
 };
 
 TEST_F(NoHooks, NothingHappens) {

@@ -16,7 +16,7 @@ using wire::MessageType;
 
 class HostsTest : public ::testing::Test {
  protected:
-  explicit HostsTest(Duration agent_grace = Options{}.agent_grace) {
+  explicit HostsTest(Duration agent_grace = NodeOptions{}.agent_grace) {
     for (const char* name : {"n1", "n2", "n3", "n4"}) {
       houses.push_back(&town.add(name));
       houses.back()->started.facts.task_address = houses.back()->address().ip;

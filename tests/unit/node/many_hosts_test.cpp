@@ -213,7 +213,7 @@ class SnapshotsForMany : public WorkingTown {
 
 // More than are sent a snapshot at one time, and each takes nearly as long as a host may be without its copy.
 TEST_F(SnapshotsForMany, WhoWaitsForItsTurnIsNotGivenUp) {
-  const std::size_t hosts = kStanding + raft::Options{}.snapshots_under_way + 3;
+  const std::size_t hosts = kStanding + raft::RaftOptions{}.snapshots_under_way + 3;
   grow(hosts);
   town.run_for(15s);
   // What a newcomer needs is in the snapshot alone: the log before it is larger than what is kept.

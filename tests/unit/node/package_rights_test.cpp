@@ -66,14 +66,16 @@ class NamedPackages : public WorkingTown {
 };
 
 TEST_F(NamedPackages, ByADigestAloneNobodyGetsOne) {
-  EXPECT_THAT(submitted(kHers), HasSubstr("could not submit job: somebody has not given package aaaaaaaaaaaa to the agent of n1, and has no job "
-                                          "with it"));
+  EXPECT_THAT(submitted(kHers),
+              HasSubstr("could not submit job: somebody has not given package aaaaaaaaaaaa to the agent of n1, and has no job "
+                        "with it"));
   submit(generic("own", 1));
   wire::ActionRequest restart;
   restart.job = "own";
   restart.action = wire::Action::restart;
   restart.package_digest = kHers;
-  EXPECT_THAT(answer<wire::Empty>(MessageType::action, restart), HasSubstr("could not restart job own with another package: somebody has not"));
+  EXPECT_THAT(answer<wire::Empty>(MessageType::action, restart),
+              HasSubstr("could not restart job own with another package: somebody has not"));
 
   constexpr ConnectionId kUpload = 5000;
   houses[0]->give(ConnectionOpened{kUpload, {"somebody", 1000}});

@@ -132,9 +132,7 @@ class PackagesTest : public ::testing::Test {
         return;
       }
   }
-  void perform(House& house, const Reply& e) {
-    answer(house, e.connection, e.body);
-  }
+  void perform(House& house, const Reply& e) { answer(house, e.connection, e.body); }
   void perform(House& house, const CloseRelay& e) {
     for (Stream& s : streams)
       if (s.opener == &house && s.open.part == e.part) return close(s);
@@ -223,12 +221,12 @@ class PackagesTest : public ::testing::Test {
   std::map<std::pair<House*, ConnectionId>, std::string> partial;
   std::vector<Stream> streams;
   std::set<House*> cut, damaged, full;
-  std::set<House*> gone;         // it was there a moment ago
-  std::set<House*> lacks_once;   // its next look while staging is too early
+  std::set<House*> gone;                 // it was there a moment ago
+  std::set<House*> lacks_once;           // its next look while staging is too early
   std::map<House*, std::size_t> chunks;  // it sends no more than so many of each
-  const House* deaf = nullptr;   // what streams bring it waits
+  const House* deaf = nullptr;           // what streams bring it waits
   std::vector<Event> unheard;
-  const House* slow = nullptr;   // at staging
+  const House* slow = nullptr;  // at staging
   std::vector<Stage> stages;
   std::size_t breaks_after = 0;  // chunks
 

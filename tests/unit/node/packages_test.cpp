@@ -81,7 +81,8 @@ TEST_F(PackagesTest, WhatComesForAConnectionThatIsClosedIsDropped) {
       if (const auto* open = std::get_if<OpenRelay>(&e); open != nullptr && open->own) own.push_back(*open);
     const std::size_t before = house->effects.size();
     for (const OpenRelay& open : own) {
-      house->give(RelayAnswered{open.connection, wire::encode(wire::make_message(MessageType::blob_chunk, open.request, wire::BlobChunk{0, "x"}))});
+      house->give(
+          RelayAnswered{open.connection, wire::encode(wire::make_message(MessageType::blob_chunk, open.request, wire::BlobChunk{0, "x"}))});
       house->give(BlobWritten{open.connection, 1, std::string(kDigest)});
       house->give(BlobWritten{open.connection, 1, fail(ErrorCode::damaged, "another digest")});
       house->give(CheckpointWritten{open.connection, {}});
@@ -147,7 +148,8 @@ TEST_F(PackagesTest, WhatNobodyHasIsWaitedFor) {
   ASSERT_EQ(views.size(), 3u);
   for (const auto& view : views) {
     EXPECT_EQ(view.state, "Fetching");
-    EXPECT_THAT(view.reason, HasSubstr("no host that can be asked has package aaaaaaaaaaaa; start a host that has it, or dtrainctl restart"));
+    EXPECT_THAT(view.reason,
+                HasSubstr("no host that can be asked has package aaaaaaaaaaaa; start a host that has it, or dtrainctl restart"));
   }
   gone.erase(houses[1]);
   blobs[houses[1]].insert(kDigest);  // an upload

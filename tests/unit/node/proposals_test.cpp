@@ -19,10 +19,10 @@ class ProposalsTest : public ::testing::Test {
     c.out = &out;
     // One of three voters, and nobody else is there.
     const raft::Stored disk = raft::found({1, {7, 7}}, {{{1, 1}, {2, 2}, {3, 3}}, {}});
-    c.replicated.emplace(raft::Self{{1, 1}}, raft::Options{}, Rng(1), log, disk, std::nullopt);
+    c.replicated.emplace(raft::Self{{1, 1}}, raft::RaftOptions{}, Rng(1), log, disk, std::nullopt);
   }
   LinesLog log;
-  Context c{Options{}, Rng(1), log};
+  Context c{NodeOptions{}, Rng(1), log};
   std::vector<Effect> out;
   Proposals proposals{c};
 };
@@ -31,7 +31,7 @@ TEST_F(ProposalsTest, WithoutALeaderAReportTakesSoManyTasksAndNoMore) {
   for (std::size_t tasks = 0; tasks < kReportTasks; ++tasks) {
     ASSERT_EQ(proposals.report_room(), kReportTasks - tasks);
     proposals.report({job::TaskObservation{}});
-    proposals.follow_log();
+    proposals.log_advanced();
   }
   EXPECT_EQ(proposals.report_room(), 0u);
   EXPECT_TRUE(out.empty());
@@ -40,19 +40,19 @@ TEST_F(ProposalsTest, WithoutALeaderAReportTakesSoManyTasksAndNoMore) {
 // Its number is how a repetition is known: with more in it under the same number, the rest would never be applied.
 TEST_F(ProposalsTest, AReportThatWasProposedIsNeverAddedTo) {
   const raft::Stored disk = raft::found({1, {7, 7}}, {{{1, 1}}, {}});
-  c.replicated.emplace(raft::Self{{1, 1}}, raft::Options{}, Rng(1), log, disk, MemberId{7, 7});
+  c.replicated.emplace(raft::Self{{1, 1}}, raft::RaftOptions{}, Rng(1), log, disk, MemberId{7, 7});
   c.replicated->step(c.now.boot, raft::Tick{});
   c.serving = true;
   std::map<std::uint64_t, std::set<AssignmentId>> said;  // by the report's number
   const auto turn = [&] {
-    proposals.follow_log();
+    proposals.log_advanced();
     c.replicated->flush(c.now.boot);
     while (const auto taken = c.replicated->take()) {
       if (!taken->persist) continue;
       for (const raft::LogEntry& entry : taken->persist->entries) {
         const auto command = wire::decode<cluster::Command>(entry.payload);
         if (entry.kind != raft::EntryKind::command || !command) continue;
-        const auto report = wire::decode<cluster::Report>(command->body);
+        const auto report = wire::decode<cluster::HostReport>(command->body);
         ASSERT_TRUE(report);
         std::set<AssignmentId> tasks;
         for (const auto& seen : report->tasks) tasks.insert(seen.id);

@@ -128,7 +128,8 @@ TEST_F(RecoveryTest, ASurvivorGoesOnAndTheOthersComeBack) {
   town.kill(*houses[1]);
   town.run_for(5s);
   EXPECT_FALSE(submit(survivor, "refused"));
-  EXPECT_THAT(survivor.status().quorum.next, HasSubstr("Start the agents of n1, n2; where they run, dtrainctl doctor says what is in the way; only if they are lost for good: dtrainctl recover-quorum"));
+  EXPECT_THAT(survivor.status().quorum.next, HasSubstr("Start the agents of n1, n2; where they run, dtrainctl doctor says what is in the "
+                                                       "way; only if they are lost for good: dtrainctl recover-quorum"));
   // Asked only: nothing happens.
   const auto would = recover(survivor, false);
   ASSERT_TRUE(would) << would.error().text();
@@ -258,8 +259,8 @@ TEST_F(RecoveryTest, LearnersBehindACutKeepTheirCopyAndGoOnFromIt) {
   EXPECT_TRUE(survivor.status().stale);
   EXPECT_FALSE(survivor.status().coordinator);
   EXPECT_EQ(jobs(survivor), std::vector<std::string>{"before"});
-  EXPECT_THAT(survivor.status().quorum.next,
-              HasSubstr("Start the agents of n1, n2, n3; where they run, dtrainctl doctor says what is in the way; only if they are lost for good: dtrainctl recover-quorum"));
+  EXPECT_THAT(survivor.status().quorum.next, HasSubstr("Start the agents of n1, n2, n3; where they run, dtrainctl doctor says what is in "
+                                                       "the way; only if they are lost for good: dtrainctl recover-quorum"));
   EXPECT_FALSE(submit(survivor, "refused"));
   const auto done = recover(survivor);
   ASSERT_TRUE(done) << done.error().text();

@@ -50,8 +50,7 @@ class RelaysTest : public ::testing::Test {
     for (House* house : houses) run(*house);
     town.run_for(2s);
     for (House* house : houses) {
-      for (const StartAttempt& start : effects_of<StartAttempt>(*house))
-        house->give(AttemptStarted{start.id, start.attempt, 4711, {}});
+      for (const StartAttempt& start : effects_of<StartAttempt>(*house)) house->give(AttemptStarted{start.id, start.attempt, 4711, {}});
     }
     town.run_for(2s);
   }
@@ -141,7 +140,8 @@ TEST_F(RelaysTest, OnlyWhatIsMissingIsMissed) {
   ASSERT_EQ(parts.size(), 3u);
   const std::uint64_t number = houses[0]->requests();
   for (const OpenRelay& part : parts)
-    houses[0]->give(RelayEnded{part.part, part.peer && part.peer->to == houses[2]->address() ? How::lost : How::done,
+    houses[0]->give(RelayEnded{part.part,
+                               part.peer && part.peer->to == houses[2]->address() ? How::lost : How::done,
                                {ErrorCode::unavailable, "was silent for 30 s", "try again"}});
   const auto answer = houses[0]->answer<wire::LogChunk>(number);
   ASSERT_FALSE(answer);
@@ -255,7 +255,8 @@ TEST_F(RelaysTest, ExecIsAnsweredThereOrNotAtAll) {
   town.kill(*houses[2]);
   town.run_for(5s);
   ASSERT_EQ(effects_of<CloseRelay>(*houses[0], before).size(), 1u);
-  EXPECT_THAT(houses[0]->answer<wire::Empty>(second).error().text(), HasSubstr("could not run a command in j " + exec.task + ": host n3 is down; "));
+  EXPECT_THAT(houses[0]->answer<wire::Empty>(second).error().text(),
+              HasSubstr("could not run a command in j " + exec.task + ": host n3 is down; "));
   EXPECT_TRUE(opened(*houses[0], MessageType::exec, exec).empty());
   EXPECT_THAT(houses[0]->answer<wire::Empty>(houses[0]->requests()).error().text(), HasSubstr("host n3 is down"));
 }
@@ -310,7 +311,8 @@ TEST_F(RelaysTest, AnotherAgentsCallerIsServedByTheSameRules) {
   before = house.effects.size();
   EXPECT_THAT(replied(house, ask(2, 1001, MessageType::logs, logs("")), before), HasSubstr("it belongs to"));
   before = house.effects.size();
-  EXPECT_THAT(replied(house, ask(3, 0, MessageType::query_nodes, wire::NodeName{}), before), HasSubstr("checkpoints, jobs and doctor only"));
+  EXPECT_THAT(replied(house, ask(3, 0, MessageType::query_nodes, wire::NodeName{}), before),
+              HasSubstr("checkpoints, jobs and doctor only"));
   before = house.effects.size();
   wire::ExecRequest exec;
   exec.job = "j";

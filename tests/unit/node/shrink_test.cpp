@@ -67,8 +67,8 @@ TEST_F(ShrinkTest, AGangGoesOnWithFewerOnceItWaitedForRoom) {
   EXPECT_EQ(job("gang").state, "Recovering") << "the host may be back soon";
   EXPECT_THAT(described("gang").waiting_for, HasSubstr("6 tasks of worker need 1 GPU each"));
   EXPECT_THAT(described("gang").waiting_for, Not(HasSubstr("can never run here"))) << "with four of them it soon does";
-  EXPECT_THAT(described("gang", 1).waiting_for, AllOf(HasSubstr("6 tasks of worker need 1 GPU each"),
-                                                      HasSubstr("the coordinator n1 has the numbers of now")));
+  EXPECT_THAT(described("gang", 1).waiting_for,
+              AllOf(HasSubstr("6 tasks of worker need 1 GPU each"), HasSubstr("the coordinator n1 has the numbers of now")));
   EXPECT_EQ(events("job.shrunk"), 0u);
   work(10s);
   const wire::JobView view = job("gang");

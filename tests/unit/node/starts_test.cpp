@@ -1,5 +1,5 @@
-// What keeps tasks from being started, as the coordinator sees it: other hosts, then waiting, and an end only where no host can do it. And a
-// host whose disk is nearly full.
+// What keeps tasks from being started, as the coordinator sees it: other hosts, then waiting, and an end only where no host can do it. And
+// a host whose disk is nearly full.
 #include <gmock/gmock.h>
 
 #include "common/node/disk_room.h"
@@ -22,10 +22,8 @@ class StartsTest : public WorkingTown {
           const Effect effect = house->effects[next];
           const auto* stage = std::get_if<Stage>(&effect);
           const auto refused = stage == nullptr ? std::nullopt : answer(*house);
-          if (refused)
-            house->give(Staged{stage->id, fail(*refused)});
-          else
-            act(*house, effect);
+          if (refused) house->give(Staged{stage->id, fail(*refused)});
+          else act(*house, effect);
         }
       town.run_for(50ms);
     }

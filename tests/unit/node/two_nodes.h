@@ -41,7 +41,7 @@ class House {
 
   // How it starts, for the test to change before start().
   Started started;
-  Options options;
+  NodeOptions options;
 
   void start();
   // The process ends; start() begins its next life with what the disk has.
@@ -59,19 +59,13 @@ class House {
   template <class Reply>
   Result<Reply> answer(std::uint64_t number) const;
   std::uint64_t requests() const { return requests_; }  // number of the last one
-  wire::StatusView status() {
-    return ask<wire::StatusView>(wire::MessageType::query_status, wire::JobName{})
-        .value_or(wire::StatusView{});
-  }
+  wire::StatusView status() { return ask<wire::StatusView>(wire::MessageType::query_status, wire::JobName{}).value_or(wire::StatusView{}); }
   std::vector<wire::NodeView> nodes(const std::string& name = "") {
-    return ask<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{name})
-        .value_or(wire::NodesReply{})
-        .nodes;
+    return ask<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{name}).value_or(wire::NodesReply{}).nodes;
   }
   std::vector<wire::EventView> events(std::uint64_t after = 0, std::uint64_t after_local = 0) {
     events_.clear();
-    (void)ask<wire::EventsReply>(wire::MessageType::query_events,
-                                 wire::EventsRequest{"", after, false, after_local});
+    (void)ask<wire::EventsReply>(wire::MessageType::query_events, wire::EventsRequest{"", after, false, after_local});
     return events_;
   }
 
@@ -90,7 +84,7 @@ class House {
 
   Town& town_;
   std::unique_ptr<Node> node_;
-  std::uint64_t requests_ = 0;  // each on a connection of that number, which no node takes (connections.h)
+  std::uint64_t requests_ = 0;           // each on a connection of that number, which no node takes (connections.h)
   std::vector<wire::EventView> events_;  // of all replies since it was cleared
 };
 
@@ -128,8 +122,7 @@ class Town {
     if (to == nullptr || !to->runs() || to == cut_off || &from == cut_off || apart(from, *to)) return;
     std::size_t path = 1;
     while (houses_[path - 1].get() != &from) ++path;
-    if (send.reply == 0 && links_.insert({&from, to}).second)
-      post(&from, Gossiped{gossip::LinkUp{send.to}});
+    if (send.reply == 0 && links_.insert({&from, to}).second) post(&from, Gossiped{gossip::LinkUp{send.to}});
     const std::string observed = &from == translated ? seen_at : from.address().ip;
     post(to, Gossiped{gossip::Received{send.header, send.body, path, observed}});
   }
@@ -152,8 +145,7 @@ class Town {
     gone.kill();
     std::erase_if(links_, [&](const auto& link) { return link.first == &gone; });
     for (const auto& house : houses_)
-      if (links_.erase({house.get(), &gone}) != 0)
-        post(house.get(), Gossiped{gossip::LinkLost{gone.address()}});
+      if (links_.erase({house.get(), &gone}) != 0) post(house.get(), Gossiped{gossip::LinkLost{gone.address()}});
   }
   void check_gone(House& from, const wire::Endpoint& to) {
     using gossip::GoneChecked;
@@ -163,15 +155,17 @@ class Town {
       if (house->address() == to) there = house.get();
     for (const auto& house : houses_) runs = runs || (house->address() == to && house->runs());
     const bool heard = &from != cut_off && there != cut_off && (there == nullptr || !apart(from, *there));
-    post(&from, Gossiped{GoneChecked{to, !heard ? GoneChecked::Answer::silent : runs ? GoneChecked::Answer::accepts : GoneChecked::Answer::refused}});
+    post(&from, Gossiped{GoneChecked{to, !heard ? GoneChecked::Answer::silent
+                                         : runs ? GoneChecked::Answer::accepts
+                                                : GoneChecked::Answer::refused}});
   }
-  int copies = 1;  // of each message about the log
+  int copies = 1;                                               // of each message about the log
   std::function<bool(const House& from, const House& to)> cut;  // between founders: nothing arrives
-  const House* without_log = nullptr;  // hears nothing about the log
-  const House* translated = nullptr;  // others see it come from `seen_at`
+  const House* without_log = nullptr;                           // hears nothing about the log
+  const House* translated = nullptr;                            // others see it come from `seen_at`
   std::string seen_at;
   const House* cut_off = nullptr;  // of members: what it sends and is sent is lost
-  std::set<const House*> beyond;       // the cut of the network: they hear each other, and so do all others
+  std::set<const House*> beyond;   // the cut of the network: they hear each other, and so do all others
   bool apart(const House& from, const House& to) const { return beyond.contains(&from) != beyond.contains(&to); }
   Duration travel{}, disk{};  // of a message; of a write
   Duration chunks{};          // more, of a chunk of a snapshot
@@ -195,9 +189,7 @@ class Town {
     std::uint64_t life;  // 0: of any
     Event event;
   };
-  void post(House* to, Event event, Duration more = {}) {
-    mail_.emplace(now.boot + travel + more, Letter{to, 0, std::move(event)});
-  }
+  void post(House* to, Event event, Duration more = {}) { mail_.emplace(now.boot + travel + more, Letter{to, 0, std::move(event)}); }
   void deliver() {
     while (!mail_.empty() && mail_.begin()->first <= now.boot) {
       const Letter letter = std::move(mail_.extract(mail_.begin()).mapped());
@@ -279,8 +271,7 @@ inline void House::perform(const Effect& effect) {
     for (const std::string& seed : started.members.seeds) all.endpoints.push_back({seed, 7400});
     return give(Gossiped{all});
   }
-  if (std::holds_alternative<gossip::ResolveSeeds>(effect))
-    return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
+  if (std::holds_alternative<gossip::ResolveSeeds>(effect)) return give(Gossiped{gossip::SeedsResolved{{{"10.0.0.1", 7400}}}});
   if (const auto* reply = std::get_if<Reply>(&effect))
     if (auto message = wire::decode<wire::Message>(reply->body)) {
       answers[reply->request] = *message;

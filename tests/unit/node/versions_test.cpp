@@ -115,7 +115,8 @@ TEST_F(VersionsTest, WhoJoinsWithAnOlderProgramIsGivenNoCopyAndNoTasks) {
   EXPECT_EQ(old.log.count("ledger.behind"), 0u) << "it never had anything to read";
   EXPECT_FALSE(old.status().ledger);
   EXPECT_EQ(houses[0]->nodes("n3").front().role, "member");
-  EXPECT_THAT(houses[0]->nodes("n3").front().unfit, HasSubstr("knows version " + std::to_string(cluster::kNewestVersion) + " of the ledger"));
+  EXPECT_THAT(houses[0]->nodes("n3").front().unfit,
+              HasSubstr("knows version " + std::to_string(cluster::kNewestVersion) + " of the ledger"));
 }
 
 TEST_F(VersionsTest, WhatALeaderCannotReadItDoesNotPropose) {

@@ -14,7 +14,7 @@ namespace dtrain::node {
 
 class WorkingTown : public ::testing::Test {
  protected:
-  explicit WorkingTown(std::uint64_t snapshot_every = Options{}.snapshot_every, void (*prepare)(Options&) = nullptr)
+  explicit WorkingTown(std::uint64_t snapshot_every = NodeOptions{}.snapshot_every, void (*prepare)(NodeOptions&) = nullptr)
       : snapshot_every_(snapshot_every), prepare_(prepare) {
     grow(3);
     town.run_for(15s);
@@ -89,10 +89,8 @@ class WorkingTown : public ::testing::Test {
   void act(House& house, const Effect& effect) {
     if (answer_) answer_(house, effect);
     if (const auto* stage = std::get_if<Stage>(&effect)) {
-      if (stage->id.job == unstageable)
-        house.give(Staged{stage->id, fail(ErrorCode::unavailable, "could not stage: no port is free")});
-      else
-        house.give(Staged{stage->id, std::string("/work")});
+      if (stage->id.job == unstageable) house.give(Staged{stage->id, fail(ErrorCode::unavailable, "could not stage: no port is free")});
+      else house.give(Staged{stage->id, std::string("/work")});
     } else if (const auto* launch = std::get_if<LaunchShim>(&effect)) {
       house.give(ShimUp{launch->spec.id, {}});
     } else if (const auto* start = std::get_if<StartAttempt>(&effect)) {
@@ -127,21 +125,19 @@ class WorkingTown : public ::testing::Test {
     for (const auto& [name, view] : tasks(job)) text += name + "@" + view.node + "/" + view.state + " ";
     return text;
   }
-  bool any_on(const std::string& job, const std::string& node) {
-    return where(job).find("@" + node + "/") != std::string::npos;
-  }
+  bool any_on(const std::string& job, const std::string& node) { return where(job).find("@" + node + "/") != std::string::npos; }
 
-  std::uint64_t snapshot_every_;  // entries
-  void (*prepare_)(Options&);     // each house's, before it starts
+  std::uint64_t snapshot_every_;   // entries
+  void (*prepare_)(NodeOptions&);  // each house's, before it starts
   Town town;
   std::vector<House*> houses;
   std::map<House*, std::size_t> done;
   std::map<AssignmentId, AttemptNumber> attempts;
   int kills = 0, signals = 0;
-  JobId unstageable = 0;  // no host can stage its tasks now
+  JobId unstageable = 0;                               // no host can stage its tasks now
   std::function<void(House&, const Effect&)> answer_;  // a test's own, before all others
-  bool stubborn = false;    // tasks do not end by themselves
-  bool slow_disks = false;  // looks for checkpoints are not answered
+  bool stubborn = false;                               // tasks do not end by themselves
+  bool slow_disks = false;                             // looks for checkpoints are not answered
 };
 
 }  // namespace dtrain::node

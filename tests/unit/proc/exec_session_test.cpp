@@ -53,9 +53,7 @@ class ExecSessionTest : public ::testing::Test {
     sessions_.input(now(), kConnection, input);
   }
 
-  static Instant now() {
-    return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-  }
+  static Instant now() { return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())); }
   // Dispatches until the condition holds.
   bool run_until(const std::function<bool()>& condition) {
     const Instant patience = now() + 60s;
@@ -93,8 +91,7 @@ class ExecSessionTest : public ::testing::Test {
     return output && output->exit ? *output->exit : wire::ExitView{};
   }
   std::string error() const {
-    if (outlet_.messages.empty() || outlet_.messages.back().second.type != wire::MessageType::error)
-      return "";
+    if (outlet_.messages.empty() || outlet_.messages.back().second.type != wire::MessageType::error) return "";
     return wire::decode<wire::ErrorReply>(outlet_.messages.back().second.payload)->errors.front().message;
   }
   // A process writes its number there.
@@ -160,8 +157,7 @@ TEST_F(ExecSessionTest, PassesInputAndItsEnd) {
 
 TEST_F(ExecSessionTest, InputThatIsNeverReadIsBounded) {
   open({"sleep", "1000"});
-  for (std::size_t sent = 0; sent <= kExecInputBytes + (1 << 20); sent += 1 << 20)
-    send({.bytes = std::string(1 << 20, 'x')});
+  for (std::size_t sent = 0; sent <= kExecInputBytes + (1 << 20); sent += 1 << 20) send({.bytes = std::string(1 << 20, 'x')});
   ASSERT_TRUE(finish());
   EXPECT_NE(error().find("could not pass input to sleep"), std::string::npos);
   EXPECT_TRUE(run_until([&] { return sessions_.deadline() == kNever; }));

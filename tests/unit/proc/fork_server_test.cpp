@@ -50,9 +50,7 @@ class ForkServerTest : public ::testing::Test {
     const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
     return text.substr(0, size < 0 ? 0 : static_cast<std::size_t>(size));
   }
-  std::string right(const std::string& asked) const {
-    return asked + " for " + std::to_string(::getpid()) + ", 5 descriptors";
-  }
+  std::string right(const std::string& asked) const { return asked + " for " + std::to_string(::getpid()) + ", 5 descriptors"; }
 };
 
 TEST_F(ForkServerTest, ChildrenAreOursAndKeepNothingElseOpen) {

@@ -16,8 +16,8 @@
 namespace dtrain::proc {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::dies;
+using ::testing::HasSubstr;
 using testing::ScratchDir;
 using testing::written_pid;
 

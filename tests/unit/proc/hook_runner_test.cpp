@@ -26,10 +26,10 @@
 namespace dtrain::proc {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 using testing::dies;
+using ::testing::HasSubstr;
 using testing::ScratchDir;
+using ::testing::SizeIs;
 using testing::written_pid;
 
 class HookRunnerTest : public ::testing::Test {
@@ -148,9 +148,7 @@ TEST_F(HookRunnerTest, EndsWithItsJob) {
   ASSERT_THAT(seen, SizeIs(kHooksOfUser + 2));
   for (const node::HookEnded& end : seen) {
     const std::string how = std::to_string(end.exit.signal) + " " + std::to_string(end.exit.code) + " " + end.exit.cause;
-    EXPECT_EQ(how, end.token == kHooksOfUser + 1   ? "0 5 "
-                   : end.token == kHooksOfUser + 2 ? "0 127 its job was deleted"
-                                                   : "9 0 ");
+    EXPECT_EQ(how, end.token == kHooksOfUser + 1 ? "0 5 " : end.token == kHooksOfUser + 2 ? "0 127 its job was deleted" : "9 0 ");
   }
 }
 

@@ -118,7 +118,7 @@ TEST_F(LeasedShimTest, WhatTheAgentDidToTheCgroupDoesNotMeetTheNextAttempt) {
   launch(10s);
   const std::int32_t first = start_granted(1);
   const std::string cgroup = read_launch(world_->directory(id_))->cgroup;
-  if (cgroup.empty()) world_->process_dies(id_, first);   // this host has no cgroups: nothing can be left in them
+  if (cgroup.empty()) world_->process_dies(id_, first);  // this host has no cgroups: nothing can be left in them
   else cgroup_kill(cgroup + "/task");
   ASSERT_TRUE(until([this] { return count<node::AttemptExited>() > 0; }));
   ASSERT_TRUE(cgroup.empty() || write_control(cgroup + "/task/cgroup.freeze", "1"));
@@ -138,7 +138,7 @@ TEST_F(LeasedShimTest, TheRecordSaysUntilWhenTheLeaseIs) {
   ASSERT_TRUE(record);
   EXPECT_TRUE(record->has(shim::kLeased));
   EXPECT_EQ(record->fixed.epoch, 1u);
-  EXPECT_GE(Instant{} + Duration(record->fixed.lease_until_ns), before + 10s);   // from asking
+  EXPECT_GE(Instant{} + Duration(record->fixed.lease_until_ns), before + 10s);  // from asking
   EXPECT_LE(Instant{} + Duration(record->fixed.lease_until_ns), after + 10s);
 }
 
@@ -150,7 +150,7 @@ void old_shim(const std::string& directory) {
   const int listener = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  std::strcpy(name.sun_path, "new.sock");   // renamed when it listens
+  std::strcpy(name.sun_path, "new.sock");  // renamed when it listens
   if (::bind(listener, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 || ::listen(listener, 4) != 0 ||
       ::rename("new.sock", shim::kSocketFile) != 0)
     ::_exit(1);
@@ -196,7 +196,7 @@ TEST_F(LeasedShimTest, AnOldShimIsAdoptedAndRunsOnWithoutALease) {
   EXPECT_EQ(found[0].attempt, 4u);
   EXPECT_FALSE(found[0].leased);
   world_->runner().require_lease({id_, 10s});
-  world_->runner().freeze(id_, true);   // answered behind it
+  world_->runner().freeze(id_, true);  // answered behind it
   ASSERT_TRUE(until([this] { return count<node::FreezeDone>() > 0; }));
   EXPECT_EQ(count<node::LeaseAsked>(), 0);
   EXPECT_EQ(world_->runner().deadline(), kNever);
@@ -226,10 +226,10 @@ TEST(LeaseKeeperTest, AsksForNoTimeWithoutALease) {
 
 TEST(LeaseKeeperTest, AGrantThatComesLateEndsTheLooking) {
   LeaseKeeper keeper;
-  keeper.of("/no-such-cgroup", "");   // so it never says frozen
+  keeper.of("/no-such-cgroup", "");  // so it never says frozen
   keeper.told(leased_record(1, shim::Phase::running, Instant{} + 10s));
   keeper.asked({.attempt = 1, .nonce = 5, .t0_ns = Duration(9s).count()});
-  keeper.granted(Instant{} + 9500ms, 5);   // this agent was stopped when it should have frozen the task
+  keeper.granted(Instant{} + 9500ms, 5);  // this agent was stopped when it should have frozen the task
   EXPECT_EQ(keeper.deadline(), Instant{} + 18s + task::LeaseGuard::kAfterShim);
 }
 
@@ -243,7 +243,7 @@ TEST(LeaseKeeperTest, FreezesBehindTheShimAndGoesByWhatIsGranted) {
   EXPECT_EQ(keeper.deadline(), Instant{} + 11s + task::LeaseGuard::kAfterShim);
   EXPECT_FALSE(keeper.enforce(Instant{} + 11s));
   Instant now = Instant{} + 12s;
-  bool frozen = keeper.enforce(now);   // nothing is left to stop: two quiet looks
+  bool frozen = keeper.enforce(now);  // nothing is left to stop: two quiet looks
   for (int looks = 0; looks < 3 && !frozen; ++looks) frozen = keeper.enforce(now += 10ms);
   EXPECT_TRUE(frozen);
   EXPECT_EQ(keeper.deadline(), kNever);

@@ -39,17 +39,15 @@ inline void append(const std::string& path, const void* bytes, std::size_t size)
   file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
   CHECK(file.good());
 }
-inline void append(const std::string& path, const std::string& bytes) {
-  append(path, bytes.data(), bytes.size());
-}
+inline void append(const std::string& path, const std::string& bytes) { append(path, bytes.data(), bytes.size()); }
 
 class LogWriter {
  public:
   explicit LogWriter(std::string dir) : dir_(std::move(dir)) { std::filesystem::create_directories(dir_); }
 
   void bytes(const std::string& text) { append(path(), text); }
-  void record(std::uint64_t offset, std::size_t length, std::uint32_t attempt,
-              task::LogStream stream = task::LogStream::out, std::int64_t time_ms = 1000) {
+  void record(std::uint64_t offset, std::size_t length, std::uint32_t attempt, task::LogStream stream = task::LogStream::out,
+              std::int64_t time_ms = 1000) {
     task::LogIndexRecord record;
     std::memset(&record, 0, sizeof record);
     record.offset = offset;
@@ -59,8 +57,7 @@ class LogWriter {
     record.stream = static_cast<std::uint8_t>(stream);
     append(path() + ".idx", &record, sizeof record);
   }
-  void write(const std::string& text, std::uint32_t attempt, task::LogStream stream = task::LogStream::out,
-             std::int64_t time_ms = 1000) {
+  void write(const std::string& text, std::uint32_t attempt, task::LogStream stream = task::LogStream::out, std::int64_t time_ms = 1000) {
     const std::uint64_t offset = size();
     bytes(text);
     record(offset, text.size(), attempt, stream, time_ms);
@@ -74,9 +71,7 @@ class LogWriter {
     std::filesystem::remove(path(number) + ".idx");
   }
   std::uint64_t number() const { return number_; }
-  std::uint64_t size() const {
-    return std::filesystem::exists(path()) ? std::filesystem::file_size(path()) : 0;
-  }
+  std::uint64_t size() const { return std::filesystem::exists(path()) ? std::filesystem::file_size(path()) : 0; }
   std::string path() const { return path(number_); }
   std::string path(std::uint64_t number) const { return dir_ + "/log." + std::to_string(number); }
 

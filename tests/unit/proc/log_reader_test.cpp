@@ -34,10 +34,8 @@ std::vector<Piece> drain(LogReader& reader, std::size_t read_size = 7) {
     const LogSegment segment = reader.segment();
     std::string bytes;
     EXPECT_TRUE(reader.read(read_size, bytes).has_value());
-    if (!pieces.empty() && pieces.back().attempt == segment.attempt && pieces.back().stream == segment.stream)
-      pieces.back().bytes += bytes;
-    else
-      pieces.push_back({bytes, segment.attempt, segment.stream});
+    if (!pieces.empty() && pieces.back().attempt == segment.attempt && pieces.back().stream == segment.stream) pieces.back().bytes += bytes;
+    else pieces.push_back({bytes, segment.attempt, segment.stream});
   }
 }
 
@@ -110,8 +108,7 @@ TEST(LogReader, AGapBetweenRecordsIsGivenOnce) {
   log.bytes("cd");  // the shim was killed here; the next one goes on in the same file
   log.write("ef", 2);
   LogReader reader(dir / "a", {});
-  const std::vector<Piece> expected = {
-      {"ab", 1, task::LogStream::err}, {"cd", 1, task::LogStream::out}, {"ef", 2, task::LogStream::out}};
+  const std::vector<Piece> expected = {{"ab", 1, task::LogStream::err}, {"cd", 1, task::LogStream::out}, {"ef", 2, task::LogStream::out}};
   EXPECT_EQ(drain(reader), expected);
 }
 
@@ -239,9 +236,7 @@ RC_GTEST_PROP(LogReaderProperty, EachByteOnceInOrder, ()) {
         log.bytes(text);
         twin += text;
         break;
-      case 4:
-        log.rotate();
-        break;
+      case 4: log.rotate(); break;
       case 5:  // a record that was torn
         testing::append(log.path() + ".idx", *rc::gen::container<std::string>(rc::gen::arbitrary<char>()));
         break;
@@ -251,9 +246,7 @@ RC_GTEST_PROP(LogReaderProperty, EachByteOnceInOrder, ()) {
           std::filesystem::resize_file(log.path() + ".idx", *rc::gen::inRange<std::uintmax_t>(0, size + 1));
         }
         break;
-      case 7:
-        std::filesystem::remove(log.path() + ".idx");
-        break;
+      case 7: std::filesystem::remove(log.path() + ".idx"); break;
       case 8:  // a record of what is not there
         log.record(*rc::gen::inRange<std::uint64_t>(0, 200), *rc::gen::inRange<std::size_t>(0, 200), attempt);
         break;
@@ -261,9 +254,7 @@ RC_GTEST_PROP(LogReaderProperty, EachByteOnceInOrder, ()) {
         ++attempt;
         log.record(log.size(), 0, attempt);
         break;
-      case 10:
-        read += text_of(drain(reader, *rc::gen::inRange<std::size_t>(1, 40)));
-        break;
+      case 10: read += text_of(drain(reader, *rc::gen::inRange<std::size_t>(1, 40))); break;
     }
     RC_ASSERT(twin.starts_with(read));
   }

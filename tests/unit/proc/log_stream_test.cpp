@@ -14,9 +14,7 @@ using testing::KeepingOutlet;
 using testing::LogWriter;
 using testing::ScratchDir;
 
-AssignmentId worker(std::uint32_t index, Generation generation = 1) {
-  return {17, generation, TaskId{"worker", index}};
-}
+AssignmentId worker(std::uint32_t index, Generation generation = 1) { return {17, generation, TaskId{"worker", index}}; }
 
 struct Reader {
   explicit Reader(const std::string& tasks_dir) : streams(std::move(*LogStreams::open(tasks_dir))) {}
@@ -46,8 +44,7 @@ struct Reader {
   std::vector<wire::LogChunk> chunks() const {
     std::vector<wire::LogChunk> all;
     for (const auto& [connection, message] : outlet.messages)
-      if (message.type == wire::MessageType::log_chunk)
-        all.push_back(*wire::decode<wire::LogChunk>(message.payload));
+      if (message.type == wire::MessageType::log_chunk) all.push_back(*wire::decode<wire::LogChunk>(message.payload));
     return all;
   }
   std::string text() const {
@@ -109,8 +106,7 @@ TEST_F(LogStreamTest, AttemptsOverGenerations) {
   LogWriter second = writer(worker(1, 2));
   second.write("two\n", 2);
   second.write("three\n", 3);
-  const std::vector<AssignmentId> sources = {worker(1, 1), worker(1, 2),
-                                             worker(1, 3)};  // the last has no log yet
+  const std::vector<AssignmentId> sources = {worker(1, 1), worker(1, 2), worker(1, 3)};  // the last has no log yet
   auto query = of_task();
   EXPECT_EQ(read(query, sources), "three\n");
   query.all_attempts = true;
@@ -123,8 +119,7 @@ TEST_F(LogStreamTest, AttemptsOverGenerations) {
   query = of_task();
   query.previous = true;
   EXPECT_EQ(read(query, sources), "two\n");
-  EXPECT_EQ(read(query, {worker(1, 1)}),
-            "could not read the previous attempt of worker-1: it has had no more than one with output");
+  EXPECT_EQ(read(query, {worker(1, 1)}), "could not read the previous attempt of worker-1: it has had no more than one with output");
 }
 
 // Of a job that was begun anew a hundred times the newest generations alone are named.
@@ -228,8 +223,7 @@ TEST_F(LogStreamTest, ALineWithoutEndIsBounded) {
   Reader reader(dir_.path());
   reader.open(of_task(""), {worker(1)});
   EXPECT_EQ(reader.text(), line);
-  for (const auto& chunk : reader.chunks())
-    EXPECT_LE(chunk.bytes.size(), kStreamChunkBytes + kPartialLineBytes);
+  for (const auto& chunk : reader.chunks()) EXPECT_LE(chunk.bytes.size(), kStreamChunkBytes + kPartialLineBytes);
   EXPECT_GT(reader.chunks().size(), 500'000u / (kStreamChunkBytes + kPartialLineBytes));
 }
 
@@ -389,19 +383,13 @@ RC_GTEST_PROP(LogStreamProperty, AFollowerGetsEachByteOnce, ()) {
         log.bytes(text);
         twin += text;
         break;
-      case 4:
-        log.rotate();
-        break;
-      case 5:
-        reader.settle();
-        break;
+      case 4: log.rotate(); break;
+      case 5: reader.settle(); break;
       case 6:  // an old file goes: the reader has it behind it, or open
         reader.settle();
         if (log.number() > 0) log.remove(log.number() - 1);
         break;
-      case 7:
-        ++attempt;
-        break;
+      case 7: ++attempt; break;
       case 8:
         ++generation;
         ++attempt;

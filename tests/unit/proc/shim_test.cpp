@@ -127,7 +127,8 @@ TEST_F(ShimTest, LimitsDirectoryAndEnvironmentReachTheTask) {
   DirectWorld::Options options;
   options.ulimits = {{"nofile", 77}, {"core", 0}};
   use(options);
-  auto spec = shell("ulimit -n; pwd; umask; echo $DTRAIN_ATTEMPT; echo ${NOTIFY_SOCKET:+set}; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l");
+  auto spec =
+      shell("ulimit -n; pwd; umask; echo $DTRAIN_ATTEMPT; echo ${NOTIFY_SOCKET:+set}; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l");
   run(spec);
   EXPECT_EQ(output().bytes[0], "77\n" + world_->work() + "\n0022\n1\nset\n/dev/null\n4\n");
 }
@@ -177,8 +178,8 @@ TEST_F(ShimTest, MemoryComesFromItsNode) {
   spec.numa_node = 0;
   run(spec);
   const bool preferred = output().bytes[0] == "prefer:0\n";
-  EXPECT_EQ(world_->warnings().size(), preferred ? 0u : 1u) << "where a kernel or a container has no NUMA policies that is said: "
-                                                           << output().bytes[0];
+  EXPECT_EQ(world_->warnings().size(), preferred ? 0u : 1u)
+      << "where a kernel or a container has no NUMA policies that is said: " << output().bytes[0];
 }
 
 // CPUs that are not there never keep it from running; that it runs on others is said, once.
@@ -278,9 +279,8 @@ TEST_F(ShimTest, MemoryBeyondTheLimitIsAnOutOfMemoryExit) {
   const auto launched = read_launch(world_->directory(id_));
   ASSERT_TRUE(launched);
   const task::Exit exit = attempt(1);
-  const bool limited = !launched->memory_cgroup.empty() ||
-                       ::access((launched->cgroup + "/task/memory.max").c_str(), F_OK) == 0;
-  EXPECT_EQ(exit.out_of_memory, limited);   // where there is no memory controller to be had, there is no limit
+  const bool limited = !launched->memory_cgroup.empty() || ::access((launched->cgroup + "/task/memory.max").c_str(), F_OK) == 0;
+  EXPECT_EQ(exit.out_of_memory, limited);  // where there is no memory controller to be had, there is no limit
   EXPECT_EQ(exit.signal, limited ? SIGKILL : 0);
 }
 
@@ -417,8 +417,7 @@ TEST(LaunchFileTest, SurvivesTheWayThroughBytes) {
   EXPECT_EQ(back->stop_signal, launch.stop_signal);
   EXPECT_TRUE(back->signal_main);
   EXPECT_EQ(back->stop_grace, launch.stop_grace);
-  for (std::size_t size = 0; size < bytes->size(); ++size)
-    EXPECT_FALSE(decode_launch(std::string_view(*bytes).substr(0, size))) << size;
+  for (std::size_t size = 0; size < bytes->size(); ++size) EXPECT_FALSE(decode_launch(std::string_view(*bytes).substr(0, size))) << size;
 }
 
 }  // namespace

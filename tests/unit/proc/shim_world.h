@@ -12,8 +12,8 @@
 namespace dtrain::proc {
 
 struct Output {
-  std::string bytes[2];                    // by stream, over all files kept
-  std::vector<AttemptNumber> attempts;     // of each record
+  std::string bytes[2];                 // by stream, over all files kept
+  std::vector<AttemptNumber> attempts;  // of each record
   int files = 0;
 };
 

@@ -60,7 +60,8 @@ class SpareShimTest : public ::testing::Test {
   }
   static std::vector<pid_t> shims() {
     std::vector<pid_t> found = testing::children_of(::getpid());
-    std::erase_if(found, [](pid_t pid) { return read_small_file("/proc/" + std::to_string(pid) + "/comm").value_or("") != "dtrain-shim\n"; });
+    std::erase_if(found,
+                  [](pid_t pid) { return read_small_file("/proc/" + std::to_string(pid) + "/comm").value_or("") != "dtrain-shim\n"; });
     return found;
   }
 
@@ -72,7 +73,8 @@ TEST_F(SpareShimTest, AShimServesOneAssignmentAfterAnother) {
   EXPECT_EQ(run(shell(1, "echo one; echo a secret >&2; exit 3")).code, 3);
   const std::vector<pid_t> first = shims();
   ASSERT_EQ(first.size(), 1u);
-  const task::Exit exit = run(shell(2, "echo $PPID; tr '\\0' ' ' < /proc/$PPID/cmdline; echo; ls -l /proc/$PPID/fd /proc/$PPID/cwd; exit 4"));
+  const task::Exit exit =
+      run(shell(2, "echo $PPID; tr '\\0' ' ' < /proc/$PPID/cmdline; echo; ls -l /proc/$PPID/fd /proc/$PPID/cwd; exit 4"));
   EXPECT_EQ(exit.code, 4);
   EXPECT_EQ(exit.stderr_tail, "");
   EXPECT_EQ(shims(), first);

@@ -95,29 +95,25 @@ TEST_F(StagingTest, ErrorsNameWhatIsMissing) {
   effect.work_dir = "/no/such/dir";
   auto refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().message,
-            "could not stage worker-1: working directory /no/such/dir does not exist");
+  EXPECT_EQ(refused.error().message, "could not stage worker-1: working directory /no/such/dir does not exist");
   EXPECT_FALSE(refused.error().next.empty());
 
   effect.work_dir = "missing";
   refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_NE(refused.error().message.find("working directory missing (in the package) does not exist"),
-            std::string::npos);
+  EXPECT_NE(refused.error().message.find("working directory missing (in the package) does not exist"), std::string::npos);
 
   effect = stage();
   effect.require_paths = {"/proc", "/no/data"};
   refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().message,
-            "could not stage worker-1: required path /no/data does not exist on this host");
+  EXPECT_EQ(refused.error().message, "could not stage worker-1: required path /no/data does not exist on this host");
 
   effect = stage();
   effect.user = {"no-such-user-here", 12345};
   refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().message,
-            "could not stage worker-1: could not find user no-such-user-here: this host has none");
+  EXPECT_EQ(refused.error().message, "could not stage worker-1: could not find user no-such-user-here: this host has none");
 }
 
 // Another host may have the user, under that number.
@@ -205,8 +201,8 @@ TEST_F(StagingTest, DamagedPackagesLeaveNothingBehind) {
 
 TEST_F(StagingTest, AMemberThatClimbsOutIsRefused) {
   std::ofstream(top_ / "victim") << "old";
-  const std::string command = "cd '" + top_.path() + "' && mkdir t && cd t && tar -P --create --file='" +
-                              dirs_.blobs_dir + "/cc' ../victim";
+  const std::string command =
+      "cd '" + top_.path() + "' && mkdir t && cd t && tar -P --create --file='" + dirs_.blobs_dir + "/cc' ../victim";
   ASSERT_EQ(std::system(command.c_str()), 0);
   std::ofstream(top_ / "victim") << "new";
   node::Stage effect = stage();
@@ -256,8 +252,7 @@ TEST_F(StagingTest, RunsAsTheUser) {
   effect.work_dir = top_ / "private";
   const auto refused = staged(effect);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_NE(refused.error().message.find("cannot be entered by user nobody"), std::string::npos)
-      << refused.error().text();
+  EXPECT_NE(refused.error().message.find("cannot be entered by user nobody"), std::string::npos) << refused.error().text();
 
   node::Stage own = stage();
   own.id.job = 18;
@@ -267,8 +262,7 @@ TEST_F(StagingTest, RunsAsTheUser) {
 
 TEST_F(StagingTest, AFullDiskIsSaidAndLeavesNothing) {
   fs::create_directories(dirs_.work_root);
-  if (::geteuid() != 0 ||
-      ::mount("dtrain-test", dirs_.work_root.c_str(), "tmpfs", 0, "size=256k,mode=755") != 0)
+  if (::geteuid() != 0 || ::mount("dtrain-test", dirs_.work_root.c_str(), "tmpfs", 0, "size=256k,mode=755") != 0)
     return;  // needs the right to mount
   node::Stage effect = stage();
   effect.package_digest = package("aa11", "head -c 1000000 /dev/urandom > big;");
@@ -276,8 +270,7 @@ TEST_F(StagingTest, AFullDiskIsSaidAndLeavesNothing) {
   EXPECT_FALSE(refused.has_value());
   if (!refused) {
     EXPECT_EQ(refused.error().code, ErrorCode::limit);
-    EXPECT_NE(refused.error().message.find("no space left on the disk"), std::string::npos)
-        << refused.error().text();
+    EXPECT_NE(refused.error().message.find("no space left on the disk"), std::string::npos) << refused.error().text();
   }
   EXPECT_TRUE(names_in_work_root().empty());
   EXPECT_EQ(::umount2(dirs_.work_root.c_str(), MNT_DETACH), 0);
@@ -287,8 +280,7 @@ TEST_F(StagingTest, RemovesTheCopyAndWithLogsEverything) {
   ASSERT_TRUE(staged(stage()).has_value());
   fs::create_directories(dirs_.work_root + "/17/deep/er");
   fs::permissions(dirs_.work_root + "/17/deep", fs::perms(0500));
-  for (const char* name : {"/17.1.worker-1", "/17.2.worker-1", "/170.1.worker-1"})
-    fs::create_directories(dirs_.tasks_dir + name);
+  for (const char* name : {"/17.1.worker-1", "/17.2.worker-1", "/170.1.worker-1"}) fs::create_directories(dirs_.tasks_dir + name);
 
   stager_->remove({17, node::JobFiles::copy});
   auto events = wait_for(1);
@@ -489,8 +481,7 @@ TEST_F(StagingTest, AHungErrandIsGivenUp) {
   stager_->dispatch(stager_->deadline(), sink);
   EXPECT_EQ(stager_->deadline(), kNever);
   for (const node::Event& event : wait_for(1))
-    EXPECT_NE(std::get<node::Staged>(event).work_dir.error().message.find("took longer than"),
-              std::string::npos);
+    EXPECT_NE(std::get<node::Staged>(event).work_dir.error().message.find("took longer than"), std::string::npos);
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ class StagingTest : public ::testing::Test {
   std::string package(const std::string& digest, const std::string& shell) const {
     const std::string source = top_ / ("source-" + digest);
     fs::create_directories(source);
-    const std::string command = "cd '" + source + "' && { " + shell + " } && tar --create --file='" +
-                                dirs_.blobs_dir + "/" + digest + "' .";
+    const std::string command =
+        "cd '" + source + "' && { " + shell + " } && tar --create --file='" + dirs_.blobs_dir + "/" + digest + "' .";
     EXPECT_EQ(std::system(command.c_str()), 0);
     return digest;
   }
@@ -94,10 +94,8 @@ class StagingTest : public ::testing::Test {
       std::vector<pid_t> workers;
       std::size_t others = 0;
       for (const pid_t child : testing::children_of(::getpid()))
-        if (read_file("/proc/" + std::to_string(child) + "/comm") == "dtraind-stage\n")
-          workers.push_back(child);
-        else
-          ++others;
+        if (read_file("/proc/" + std::to_string(child) + "/comm") == "dtraind-stage\n") workers.push_back(child);
+        else ++others;
       if (others == 1) return workers;
       ::usleep(10'000);
     }
@@ -107,8 +105,7 @@ class StagingTest : public ::testing::Test {
   std::string copy() const { return dirs_.work_root + "/17"; }
   std::vector<std::string> names_in_work_root() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(dirs_.work_root))
-      names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(dirs_.work_root)) names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
   }

@@ -1,9 +1,9 @@
 // What a launch through systemd does when systemd is away for a moment, and when an earlier life's came to nothing.
 #include "agent/proc/systemd_launcher.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -69,13 +69,14 @@ class SystemdLaunch : public ::testing::Test {
     EXPECT_TRUE(launcher_->place(spec_, launch_));
     EXPECT_TRUE(launcher_->launch(spec_, "/tasks/17.2.worker-1", launch_, UniqueFd(pair[1])));
   }
-  std::optional<Bytes> asked(const std::string& name) const {   // at the last launch
+  std::optional<Bytes> asked(const std::string& name) const {  // at the last launch
     for (const UnitProperty& property : asked_.back().properties)
       if (property.name == name) return std::get<Bytes>(property.value);
     return std::nullopt;
   }
   void dispatch() {
-    launcher_->dispatch([this](const AssignmentId&, const std::string&, std::optional<Error> refusal) { told_.push_back(refusal.has_value()); });
+    launcher_->dispatch(
+        [this](const AssignmentId&, const std::string&, std::optional<Error> refusal) { told_.push_back(refusal.has_value()); });
   }
   void answer(SystemBus::Outcome outcome) { asked_.back().answer(outcome, "because"); }
   bool hung_up() const {
@@ -86,7 +87,7 @@ class SystemdLaunch : public ::testing::Test {
   const testing::ScratchDir slice_;
   std::vector<AskedUnit> asked_;
   std::vector<std::string> stopped_, warnings_;
-  std::vector<bool> told_;   // of each answer: was it refused
+  std::vector<bool> told_;  // of each answer: was it refused
   std::unique_ptr<Launcher> launcher_;
   task::ShimSpec spec_;
   LaunchFile launch_;
@@ -126,7 +127,7 @@ TEST_F(SystemdLaunch, OneThatIsGivenUpIsStoppedAndNotAskedForAgain) {
   EXPECT_THAT(stopped_, ElementsAre(asked_[0].unit));
   EXPECT_TRUE(hung_up());
   EXPECT_EQ(launcher_->deadline(), kNever);
-  answer(SystemBus::Outcome::begun);   // too late
+  answer(SystemBus::Outcome::begun);  // too late
   dispatch();
   EXPECT_THAT(told_, IsEmpty());
 }

@@ -16,11 +16,12 @@ using TaskLife = ShimWorld;
 // A script around the trainer: what it calls saves its state when both are asked to end.
 TEST_F(TaskLife, AScriptsProgramHasTheGraceOfTheScript) {
   use();
-  launch(shell("python3 -c 'import signal, sys, time\n"
-               "def save(number, frame): time.sleep(0.3); print(\"saved\", flush=True); sys.exit()\n"
-               "signal.signal(signal.SIGTERM, save)\n"
-               "print(\"training\", flush=True)\n"
-               "while True: signal.pause()\n'; echo ended"));
+  launch(
+      shell("python3 -c 'import signal, sys, time\n"
+            "def save(number, frame): time.sleep(0.3); print(\"saved\", flush=True); sys.exit()\n"
+            "signal.signal(signal.SIGTERM, save)\n"
+            "print(\"training\", flush=True)\n"
+            "while True: signal.pause()\n'; echo ended"));
   world_->runner().start(id_, 1);
   EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
   ASSERT_TRUE(world_->pump(sink, [this] { return output().bytes[0] == "training\n"; }));

@@ -19,7 +19,7 @@ class TaskOfProcess : public ::testing::Test {
     std::filesystem::create_directories(at);
     std::ofstream(at / "stat") << pid << " (" << name << ") S " << parent << " 1 1 0 -1 4194560\n";
     std::ofstream(at / "status") << "Name:\t" << name << "\nUid:\t" << uid << '\t' << uid << '\t' << ::geteuid() << '\t' << uid
-                                << "\nGid:\t0\n";
+                                 << "\nGid:\t0\n";
     std::ofstream(at / "cmdline", std::ios::binary) << name << '\0' << argument << '\0';
   }
   bool in_task(int pid) { return runs_in_task(pid, "/var/lib/dtrain/tasks", directory_); }
@@ -39,7 +39,10 @@ TEST_F(TaskOfProcess, WhoeverDescendsFromAShimOfOurs) {
   EXPECT_TRUE(in_task(10));
   EXPECT_FALSE(in_task(21));
   EXPECT_FALSE(in_task(1));
-  const auto shim_of = [&](pid_t pid) { return ancestor_of(pid, [](pid_t one) { return one == 10; }, directory_); };
+  const auto shim_of = [&](pid_t pid) {
+    return ancestor_of(
+        pid, [](pid_t one) { return one == 10; }, directory_);
+  };
   EXPECT_EQ(shim_of(12), 10);
   EXPECT_EQ(shim_of(10), 10);
   EXPECT_EQ(shim_of(21), std::nullopt);

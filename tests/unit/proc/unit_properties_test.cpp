@@ -54,8 +54,7 @@ TEST(UnitProperties, AreThoseOfTheAssignment) {
   EXPECT_EQ(get<std::string>(unit, "WorkingDirectory"), host().directory);
   EXPECT_EQ(get<std::uint64_t>(unit, "TimeoutStopUSec"), 40'000'000u);
   const auto fields = get<JournalFields>(unit, "LogExtraFields");
-  EXPECT_THAT(fields->fields,
-              ElementsAre("DTRAIN_JOB=digits", "DTRAIN_TASK=worker-1", "DTRAIN_GENERATION=2"));
+  EXPECT_THAT(fields->fields, ElementsAre("DTRAIN_JOB=digits", "DTRAIN_TASK=worker-1", "DTRAIN_GENERATION=2"));
   EXPECT_EQ(get<std::uint64_t>(unit, "LimitNOFILE"), 4096u);
   EXPECT_EQ(get<std::uint64_t>(unit, "LimitNOFILESoft"), 1024u);
   EXPECT_EQ(get<std::uint64_t>(unit, "CapabilityBoundingSet"), 0x1ffu);
@@ -165,7 +164,10 @@ TEST(TookEffect, EachThatDidNotIsNamed) {
       {"cpus", [](InForce& seen) { seen.cpus = std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5}; }},
       {"cpus", [](InForce& seen) { seen.cpus.reset(); }},
       {"cpu_set", [](InForce& seen) { seen.cpu_set.reset(); }},
-      {"cpu_set", [](InForce& seen) { seen.cpu_set = std::vector<std::uint32_t>{0, 1}; }},
+      {"cpu_set",
+       [](InForce& seen) {
+         seen.cpu_set = std::vector<std::uint32_t>{0, 1};
+       }},
       {"numa", [](InForce& seen) { seen.memory_policy = "default"; }},
       {"numa", [](InForce& seen) { seen.memory_policy = "prefer:10"; }},
       {"numa", [](InForce& seen) { seen.memory_policy.reset(); }},
@@ -174,7 +176,10 @@ TEST(TookEffect, EachThatDidNotIsNamed) {
       {"memory", [](InForce& seen) { seen.memory_bytes = 32 << 20; }},
       {"tasks", [](InForce& seen) { seen.most_tasks.reset(); }},
       {"devices", [](InForce& seen) { seen.devices_closed = false; }},
-      {"LimitNOFILE", [](InForce& seen) { seen.limits["NOFILE"] = {1024, 2048}; }},
+      {"LimitNOFILE",
+       [](InForce& seen) {
+         seen.limits["NOFILE"] = {1024, 2048};
+       }},
       {"oom", [](InForce& seen) { seen.oom_score = 0; }},
   };
   for (const auto& [kind, spoil] : table) {

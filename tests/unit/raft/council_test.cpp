@@ -78,8 +78,7 @@ TEST(Council, AKilledLeaderIsReplacedAtOnceWhenItsConnectionIsRefused) {
     council.kill(old);
     const Instant died = council.now;
     council.run(5ms);
-    for (std::uint64_t number = 1; number <= 3; ++number)
-      council.give(number, LeaderGone{TinyCouncil::id(old)});
+    for (std::uint64_t number = 1; number <= 3; ++number) council.give(number, LeaderGone{TinyCouncil::id(old)});
     ASSERT_TRUE(council.commit("x"));
     took.push_back(council.now - died);
     EXPECT_TRUE(council.violations.empty());
@@ -157,7 +156,7 @@ TEST(Council, AllKilledAtOnceLoseNothing) {
 }
 
 TEST(Council, AFollowerThatIsFarBehindGetsTheSnapshotInChunks) {
-  Options options;
+  RaftOptions options;
   options.snapshot_chunk_bytes = 10;
   options.kept_entries = 2;
   TinyCouncil council(options);
@@ -184,7 +183,7 @@ TEST(Council, AFollowerThatIsFarBehindGetsTheSnapshotInChunks) {
 
 // Of tiny entries most of the memory is not payload.
 TEST(Council, WhatIsKeptBeforeASnapshotIsBoundedInMemory) {
-  Options options;
+  RaftOptions options;
   options.kept_bytes = 10 * sizeof(LogEntry);
   TinyCouncil council(options);
   council.found(1);
@@ -198,7 +197,7 @@ TEST(Council, WhatIsKeptBeforeASnapshotIsBoundedInMemory) {
 
 // The state goes out more slowly than snapshots are made: what comes after the one under way is kept until it is there.
 TEST(Council, AFollowerCatchesUpWhateverIsSnapshottedMeanwhile) {
-  Options options;
+  RaftOptions options;
   options.snapshot_chunk_bytes = 4;
   options.kept_entries = 0;
   TinyCouncil council(options);

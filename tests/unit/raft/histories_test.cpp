@@ -54,7 +54,7 @@ TEST(Recover, ACrashLeavesOneHistoryOrTheOther) {
 
 // What waits for the disk may be more than usually goes in one write.
 TEST(Recover, TakesTheWholeLogAlong) {
-  Options options;
+  RaftOptions options;
   options.persist_bytes = 10;
   QuietLog log;
   Raft raft(Self{LoneVoter::id(1), 1, true}, options, Rng(1), log, found(LoneVoter::kHistory, LoneVoter::voters(2)));

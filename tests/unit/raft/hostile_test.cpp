@@ -8,8 +8,7 @@ namespace dtrain::raft {
 namespace {
 
 void expect_a_log(const Stored& disk) {
-  std::uint64_t index = disk.snapshot ? disk.snapshot->index : 0,
-                term = disk.snapshot ? disk.snapshot->term : 0;
+  std::uint64_t index = disk.snapshot ? disk.snapshot->index : 0, term = disk.snapshot ? disk.snapshot->term : 0;
   for (const LogEntry& entry : disk.log) {
     ASSERT_EQ(entry.index, ++index);
     ASSERT_GE(entry.term, term);
@@ -40,14 +39,13 @@ TEST(Hostile, MessagesBreakNothing) {
       if (rng.chance(1, 5)) voter.give(Propose{static_cast<std::uint64_t>(i) + 1, "payload"});
       if (rng.chance(1, 9)) voter.give(ReadAsked{static_cast<std::uint64_t>(i) + 10'000});
       if (rng.chance(1, 9))
-        voter.give(ChangeAsked{static_cast<std::uint64_t>(i) + 20'000, static_cast<ChangeKind>(rng.below(4)),
-                               LoneVoter::id(1 + rng.below(6))});
+        voter.give(
+            ChangeAsked{static_cast<std::uint64_t>(i) + 20'000, static_cast<ChangeKind>(rng.below(4)), LoneVoter::id(1 + rng.below(6))});
       if (rng.chance(1, 20)) voter.give(TransferAsked{LoneVoter::id(rng.below(4))});
       if (rng.chance(1, 20)) voter.give(LeaderGone{LoneVoter::id(1 + rng.below(6))});
       if (rng.chance(1, 9)) voter.pass(Duration(rng.below(400'000'000)));
       if (rng.chance(1, 30)) voter.now += 3s;
-      if (rng.chance(1, 30) && voter->commit() > voter->snapshot_index())
-        voter.give(Snapshotted{voter->commit(), "snap"});
+      if (rng.chance(1, 30) && voter->commit() > voter->snapshot_index()) voter.give(Snapshotted{voter->commit(), "snap"});
       ASSERT_GE(voter->commit(), committed);
       committed = voter->commit();
       ASSERT_LE(committed, voter->last_index());

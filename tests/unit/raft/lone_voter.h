@@ -13,9 +13,7 @@
 namespace dtrain::raft {
 
 // With that rule kept, and broken.
-inline std::vector<std::string> kept_and(const std::string& rule) {
-  return {"", rule};
-}
+inline std::vector<std::string> kept_and(const std::string& rule) { return {"", rule}; }
 
 class LoneVoter {
  public:
@@ -26,24 +24,19 @@ class LoneVoter {
   static LogEntry entry(std::uint64_t index, std::uint64_t term, std::string payload = "x") {
     return {index, term, std::move(payload), EntryKind::command, {}};
   }
-  static LogEntry reconfiguration(std::uint64_t index, std::uint64_t term,
-                                  const Configuration& configuration) {
+  static LogEntry reconfiguration(std::uint64_t index, std::uint64_t term, const Configuration& configuration) {
     return {index, term, wire::encode_configuration(configuration), EntryKind::configuration, {}};
   }
 
   // Voter 1 of n, whose log holds the configuration and the commands of these terms from entry 2 on.
-  explicit LoneVoter(std::uint64_t n, const std::vector<std::uint64_t>& terms = {},
-                     const std::string& broken_rule = {})
+  explicit LoneVoter(std::uint64_t n, const std::vector<std::uint64_t>& terms = {}, const std::string& broken_rule = {})
       : options_(broken(broken_rule)) {
     disk = raft::found(kHistory, voters(n));
     for (const std::uint64_t term : terms) disk.log.push_back(entry(disk.log.size() + 1, term));
     if (!terms.empty()) disk.hard.term = terms.back();
     restart();
   }
-  LoneVoter(Stored stored, const std::string& broken_rule)
-      : disk(std::move(stored)), options_(broken(broken_rule)) {
-    restart();
-  }
+  LoneVoter(Stored stored, const std::string& broken_rule) : disk(std::move(stored)), options_(broken(broken_rule)) { restart(); }
 
   // The process ends and comes back; what was not durable is lost. Peers welcome the new life.
   void restart(bool welcomed = true) {
@@ -83,8 +76,7 @@ class LoneVoter {
     const Persist failed = *std::exchange(writing, std::nullopt);
     raft_->step(now, PersistFailed{failed.token}, out);
   }
-  void receive(std::uint64_t from, std::uint64_t term, wire::RaftBody body, Life life = {1, 1},
-               History history = kHistory) {
+  void receive(std::uint64_t from, std::uint64_t term, wire::RaftBody body, Life life = {1, 1}, History history = kHistory) {
     give(Received{{{history, term, id(from), life}, std::move(body)}});
   }
   void pass(Duration duration) {
@@ -100,8 +92,7 @@ class LoneVoter {
     if (raft_->ready()) return;
     stand();
     for (const MemberId& member : raft_->configuration().voters)
-      if (member != id(kSelf))
-        receive(member.high, raft_->term(), wire::VoteReply{false, raft_->term(), true});
+      if (member != id(kSelf)) receive(member.high, raft_->term(), wire::VoteReply{false, raft_->term(), true});
     ASSERT_EQ(raft_->role(), Role::leader);
     acknowledge_all();
     ASSERT_TRUE(raft_->ready());
@@ -112,8 +103,7 @@ class LoneVoter {
     const std::uint64_t term = raft_->term();
     if (raft_->role() == Role::pre_candidate)
       for (const MemberId& member : raft_->configuration().voters)
-        if (member != id(kSelf) && raft_->role() == Role::pre_candidate)
-          receive(member.high, term, wire::VoteReply{true, term + 1, true});
+        if (member != id(kSelf) && raft_->role() == Role::pre_candidate) receive(member.high, term, wire::VoteReply{true, term + 1, true});
   }
   void acknowledge(std::uint64_t from, std::uint64_t match) {
     receive(from, raft_->term(), wire::AppendReply{round(), true, match, match, 0, 0});
@@ -122,23 +112,21 @@ class LoneVoter {
     for (const MemberId& member : raft_->configuration().voters)
       if (member != id(kSelf)) acknowledge(member.high, raft_->last_index());
   }
-  wire::AppendRequest request(std::uint64_t prev_index, std::uint64_t prev_term,
-                              std::vector<LogEntry> entries = {}, std::uint64_t commit = 0) {
+  wire::AppendRequest request(std::uint64_t prev_index, std::uint64_t prev_term, std::vector<LogEntry> entries = {},
+                              std::uint64_t commit = 0) {
     return {1, prev_index, prev_term, commit, {}, std::move(entries)};
   }
   std::uint64_t round() const {
     std::uint64_t newest = 0;
     for (const Send& send : out.sends)
-      if (const auto* body = std::get_if<wire::AppendRequest>(&send.message.body))
-        newest = std::max(newest, body->round);
+      if (const auto* body = std::get_if<wire::AppendRequest>(&send.message.body)) newest = std::max(newest, body->round);
     return newest;
   }
   template <class Body>
   std::vector<Body> sent(std::optional<std::uint64_t> to = std::nullopt) const {
     std::vector<Body> found;
     for (const Send& send : out.sends)
-      if (const auto* body = std::get_if<Body>(&send.message.body); body && (!to || send.to == id(*to)))
-        found.push_back(*body);
+      if (const auto* body = std::get_if<Body>(&send.message.body); body && (!to || send.to == id(*to))) found.push_back(*body);
     return found;
   }
   template <class Body>
@@ -161,12 +149,12 @@ class LoneVoter {
   bool slow = false;
 
  private:
-  static Options broken(const std::string& rule) {
-    Options options;
+  static RaftOptions broken(const std::string& rule) {
+    RaftOptions options;
     options.broken_rule = rule;
     return options;
   }
-  Options options_;
+  RaftOptions options_;
   QuietLog log_;
   std::optional<Raft> raft_;
   std::uint64_t life_ = 0, seed_ = 0;

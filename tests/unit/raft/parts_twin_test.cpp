@@ -42,8 +42,7 @@ TEST(LogTwin, AgreesWithOneThatKeepsEverything) {
         case 0:
         case 1:
         case 2: {
-          const LogEntry entry{
-              log.last_index() + 1, term, std::string(rng.below(20), 'x'), EntryKind::command, {}};
+          const LogEntry entry{log.last_index() + 1, term, std::string(rng.below(20), 'x'), EntryKind::command, {}};
           log.append(entry);
           naive.entries.push_back(entry);
           break;
@@ -59,8 +58,7 @@ TEST(LogTwin, AgreesWithOneThatKeepsEverything) {
         case 4: {
           if (naive.writing || (!log.waits() && !snapshot_waits)) break;
           Persist persist;
-          if (std::exchange(snapshot_waits, false))
-            persist.snapshot = StoredSnapshot{snapshot, log.term_at(snapshot), ""};
+          if (std::exchange(snapshot_waits, false)) persist.snapshot = StoredSnapshot{snapshot, log.term_at(snapshot), ""};
           RaftLog::Batch batch = log.hand_over(1 + rng.below(60));
           persist.truncate_from = batch.truncate_from;
           persist.entries = std::move(batch.entries);
@@ -72,9 +70,7 @@ TEST(LogTwin, AgreesWithOneThatKeepsEverything) {
           store(naive.disk, *std::exchange(naive.writing, std::nullopt));
           log.landed();
           break;
-        case 6:
-          committed += rng.below(log.last_index() - committed + 1);
-          break;
+        case 6: committed += rng.below(log.last_index() - committed + 1); break;
         case 7: {
           if (committed == snapshot) break;
           snapshot = committed;
@@ -101,8 +97,7 @@ TEST(LogTwin, AgreesWithOneThatKeepsEverything) {
       if (!naive.writing && !log.waits() && !snapshot_waits) {
         ASSERT_EQ(log.durable(), log.last_index());
       }
-      const std::uint64_t index = naive.base + rng.below(log.last_index() - naive.base + 3),
-                          wanted = rng.below(term + 1);
+      const std::uint64_t index = naive.base + rng.below(log.last_index() - naive.base + 3), wanted = rng.below(term + 1);
       std::uint64_t expected = std::min(index, log.last_index());
       while (expected > naive.base && naive.entries[expected - 1].term > wanted) --expected;
       ASSERT_EQ(log.last_with_term_at_most(index, wanted), expected);
@@ -123,9 +118,7 @@ TEST(ConfigurationTwin, AgreesWithReadingTheWholeLog) {
           history.push(last, all[last]);
           break;
         }
-        case 1:
-          ++last;
-          break;
+        case 1: ++last; break;
         case 2: {
           if (last == committed) break;
           last = committed + rng.below(last - committed);
@@ -133,16 +126,13 @@ TEST(ConfigurationTwin, AgreesWithReadingTheWholeLog) {
           history.truncate_from(last + 1);
           break;
         }
-        case 3:
-          committed += rng.below(last - committed + 1);
-          break;
+        case 3: committed += rng.below(last - committed + 1); break;
         case 4:
           base = committed;
           history.compact_to(base);
           break;
       }
-      for (std::uint64_t index = base; index <= last; ++index)
-        ASSERT_EQ(history.at(index), std::prev(all.upper_bound(index))->second);
+      for (std::uint64_t index = base; index <= last; ++index) ASSERT_EQ(history.at(index), std::prev(all.upper_bound(index))->second);
       ASSERT_EQ(history.current(), all.rbegin()->second);
       ASSERT_EQ(history.current_index() > committed, all.rbegin()->first > committed);
     }
@@ -180,8 +170,7 @@ TEST(Quorum, IsWhatAMajorityHasReached) {
     for (auto& value : values) value = rng.below(10);
     std::uint64_t naive = 0;
     for (std::uint64_t candidate = 0; candidate < 10; ++candidate) {
-      const auto reached =
-          std::ranges::count_if(values, [&](std::uint64_t value) { return value >= candidate; });
+      const auto reached = std::ranges::count_if(values, [&](std::uint64_t value) { return value >= candidate; });
       if (static_cast<std::size_t>(reached) * 2 > values.size()) naive = candidate;
     }
     EXPECT_EQ(agreed(values), naive);
@@ -196,7 +185,7 @@ TEST(ProgressTwin, NeverBelievesMoreThanIsThere) {
     constexpr std::uint64_t kWindow = 4;
     const Instant now{1000s};
     Progress progress(20, now);
-    std::uint64_t there = rng.below(20), last = 20;  // entries that the follower has of the leader's log
+    std::uint64_t there = rng.below(20), last = 20;                 // entries that the follower has of the leader's log
     std::vector<std::pair<std::uint64_t, std::uint64_t>> requests;  // prev, last
     std::vector<std::uint64_t> answers;                             // verified
     for (int i = 0; i < 400; ++i) {
@@ -204,8 +193,7 @@ TEST(ProgressTwin, NeverBelievesMoreThanIsThere) {
         requests.push_back({progress.next - 1, progress.next - 1});
         progress.paused = true;
       }
-      while (progress.state == Progress::State::replicate && progress.window.size() < kWindow &&
-             progress.next <= last) {
+      while (progress.state == Progress::State::replicate && progress.window.size() < kWindow && progress.next <= last) {
         const std::uint64_t to = std::min(last, progress.next + rng.below(3));
         requests.push_back({progress.next - 1, to});
         progress.sent(to, now);

@@ -64,8 +64,7 @@ TEST(PreVote, OfTwoThatAskAtOnceOneWithdraws) {
     LoneVoter voter(3);
     voter.pass(voter->deadline() - voter.now);
     ASSERT_EQ(voter->role(), Role::pre_candidate);
-    voter.receive(2, 1,
-                  VoteRequest{true, 2, other_index, other_index});  // the same log and a larger id; or no log
+    voter.receive(2, 1, VoteRequest{true, 2, other_index, other_index});  // the same log and a larger id; or no log
     EXPECT_EQ(voter->role(), other_index == 1 ? Role::follower : Role::pre_candidate);
     EXPECT_EQ(voter.sent<VoteReply>().at(0).granted, other_index == 1);
   }
@@ -364,8 +363,7 @@ TEST(FreshLife, WhoIsNoMemberAnyMoreMakesRoom) {
 
 TEST(FreshLife, OnlyMembersAreRemembered) {
   LoneVoter voter(3);
-  for (std::uint64_t stranger = 10; stranger < 1000; ++stranger)
-    voter.receive(stranger, 1, wire::Hello{}, {4, 40});
+  for (std::uint64_t stranger = 10; stranger < 1000; ++stranger) voter.receive(stranger, 1, wire::Hello{}, {4, 40});
   EXPECT_LE(voter.disk.hard.lives.size(), 3u);
   EXPECT_TRUE(voter.sent<wire::Welcome>().empty());
 }
@@ -406,8 +404,7 @@ TEST(DiskError, StopsVoting) {
 
 TEST(DiskError, OfThisBootIsRemembered) {
   QuietLog log;
-  Raft raft(Self{LoneVoter::id(1), 3, false}, {}, Rng(1), log,
-            found(LoneVoter::kHistory, LoneVoter::voters(1)));
+  Raft raft(Self{LoneVoter::id(1), 3, false}, {}, Rng(1), log, found(LoneVoter::kHistory, LoneVoter::voters(1)));
   Outputs out;
   raft.step(Instant{1000s}, Tick{}, out);
   EXPECT_EQ(raft.mute(), Mute::disk_failed);

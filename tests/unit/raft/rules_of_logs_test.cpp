@@ -37,8 +37,7 @@ TEST(OwnTermEntry, UntilThenALeaderServesNothing) {
   voter.give(Propose{1, "x"});
   voter.give(ReadAsked{2});
   voter.give(ChangeAsked{3, ChangeKind::add_learner, LoneVoter::id(9)});
-  for (const std::uint64_t number : {1u, 2u, 3u})
-    EXPECT_EQ(voter.answer(number)->refusal, Refusal::not_ready);
+  for (const std::uint64_t number : {1u, 2u, 3u}) EXPECT_EQ(voter.answer(number)->refusal, Refusal::not_ready);
 }
 
 // ---------------------------------------------------------------- 3
@@ -100,11 +99,10 @@ TEST(Acknowledgement, NonsenseIsDropped) {
   EXPECT_EQ(voter->role(), Role::leader);
   LoneVoter follower(3);
   follower.receive(2, 2, follower.request(1, 1));
-  for (const AppendRequest& bad :
-       {follower.request(1, 1, {LoneVoter::entry(7, 2)}), follower.request(1, 1, {LoneVoter::entry(2, 9)}),
-        follower.request(1, 2, {LoneVoter::entry(2, 1)}), follower.request(wire::kMostIndex, 1),
-        follower.request(1, 1, {{2, 2, "no configuration", EntryKind::configuration, {}}}),
-        follower.request(1, 1, {LoneVoter::reconfiguration(2, 2, {})})})
+  for (const AppendRequest& bad : {follower.request(1, 1, {LoneVoter::entry(7, 2)}), follower.request(1, 1, {LoneVoter::entry(2, 9)}),
+                                   follower.request(1, 2, {LoneVoter::entry(2, 1)}), follower.request(wire::kMostIndex, 1),
+                                   follower.request(1, 1, {{2, 2, "no configuration", EntryKind::configuration, {}}}),
+                                   follower.request(1, 1, {LoneVoter::reconfiguration(2, 2, {})})})
     follower.receive(2, 2, bad);
   EXPECT_EQ(follower->counters().dropped, 6u);
   EXPECT_EQ(follower->last_index(), 1u);
@@ -228,8 +226,7 @@ TEST(Change, ALearnerHasAcknowledgedBeforeItVotes) {
   voter.give(ChangeAsked{1, ChangeKind::add_learner, LoneVoter::id(9)});
   ASSERT_EQ(voter.answer(1)->refusal, Refusal::none);
   voter.give(ChangeAsked{2, ChangeKind::promote, LoneVoter::id(9)});
-  EXPECT_EQ(voter.answer(2)->refusal, Refusal::not_caught_up)
-      << "the log is short, but nothing of it is there";
+  EXPECT_EQ(voter.answer(2)->refusal, Refusal::not_caught_up) << "the log is short, but nothing of it is there";
   voter.acknowledge(9, voter->last_index() - 1);
   voter.give(ChangeAsked{3, ChangeKind::promote, LoneVoter::id(9)});
   EXPECT_EQ(voter.answer(3)->refusal, Refusal::not_caught_up);
@@ -292,10 +289,7 @@ TEST(Configuration, ThatIsCutOffRollsBack) {
 
 TEST(Configuration, OfASnapshotIsThatOfItsLastEntry) {
   LoneVoter voter(3);
-  voter.receive(
-      2, 2,
-      voter.request(1, 1, {LoneVoter::entry(2, 2), LoneVoter::reconfiguration(3, 2, LoneVoter::voters(4))},
-                    2));
+  voter.receive(2, 2, voter.request(1, 1, {LoneVoter::entry(2, 2), LoneVoter::reconfiguration(3, 2, LoneVoter::voters(4))}, 2));
   voter.give(Snapshotted{2, "state"});
   EXPECT_EQ(voter.disk.snapshot->configuration, wire::encode_configuration(LoneVoter::voters(3)));
   EXPECT_EQ(voter->configuration(), LoneVoter::voters(4));
@@ -366,8 +360,7 @@ TEST(RequestWindow, DamagedBytesAreRefused) {
   const std::string good = window.encode();
   std::string later = good, none = good;
   later[7] = 2, none[15] = none[23] = 0;
-  for (const std::string& bad :
-       {good + "x", good + good, later + good, none, later + later + later + later}) {
+  for (const std::string& bad : {good + "x", good + good, later + good, none, later + later + later + later}) {
     EXPECT_FALSE(window.decode(bad));
     EXPECT_EQ(window.encode(), good);
   }
@@ -395,8 +388,7 @@ TEST(Read, IsConfirmedAfterItWasAsked) {
     EXPECT_EQ(voter.answer(1)->index, 2u);
     EXPECT_FALSE(voter.answer(3));
     EXPECT_EQ(voter.round(), before + 2);
-    voter.receive(3, voter->term(),
-                  AppendReply{before + 2, false, 0, 2, 1, 1});  // its log differs, but it follows
+    voter.receive(3, voter->term(), AppendReply{before + 2, false, 0, 2, 1, 1});  // its log differs, but it follows
     EXPECT_TRUE(voter.answer(3));
   }
 }

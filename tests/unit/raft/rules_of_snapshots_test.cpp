@@ -12,8 +12,7 @@ using wire::AppendRequest;
 using wire::SnapshotChunk;
 using wire::SnapshotReply;
 
-SnapshotChunk chunk(std::uint64_t index, std::uint64_t term, std::uint64_t total, std::uint64_t offset,
-                    std::string bytes) {
+SnapshotChunk chunk(std::uint64_t index, std::uint64_t term, std::uint64_t total, std::uint64_t offset, std::string bytes) {
   return {1, index, term, LoneVoter::voters(4), {}, {}, total, offset, std::move(bytes)};
 }
 
@@ -62,9 +61,8 @@ TEST(Snapshot, NonsenseIsDropped) {
   LoneVoter voter(3);
   SnapshotChunk nobody = chunk(9, 4, 3, 0, "abc");
   nobody.configuration = {};
-  for (const SnapshotChunk& bad : {chunk(0, 4, 3, 0, "abc"), chunk(9, 0, 3, 0, "abc"),
-                                   chunk(9, 6, 3, 0, "abc"), chunk(9, 4, 2, 0, "abc"), chunk(9, 4, 3, 4, ""),
-                                   chunk(9, 4, std::uint64_t{1} << 40, 0, "abc"), nobody})
+  for (const SnapshotChunk& bad : {chunk(0, 4, 3, 0, "abc"), chunk(9, 0, 3, 0, "abc"), chunk(9, 6, 3, 0, "abc"), chunk(9, 4, 2, 0, "abc"),
+                                   chunk(9, 4, 3, 4, ""), chunk(9, 4, std::uint64_t{1} << 40, 0, "abc"), nobody})
     voter.receive(2, 5, bad);
   EXPECT_EQ(voter->counters().dropped, 7u);
   EXPECT_FALSE(voter.out.installed);
@@ -100,8 +98,7 @@ TEST(Bounded, MessagesAndWindows) {
   voter.acknowledge_all();
   voter.out.clear();
   voter.slow = true;
-  for (std::uint64_t number = 1; number <= 100; ++number)
-    voter.give(Propose{number, std::string(100 << 10, 'x')});
+  for (std::uint64_t number = 1; number <= 100; ++number) voter.give(Propose{number, std::string(100 << 10, 'x')});
   EXPECT_EQ(voter.sent<AppendRequest>(2).size(), 16u) << "the window";
   voter.acknowledge(2, 2 + 16);
   for (const AppendRequest& request : voter.sent<AppendRequest>(2)) {
@@ -119,7 +116,7 @@ TEST(Bounded, MessagesAndWindows) {
 TEST(Bounded, LearnersThatAreSentASnapshotAtOneTime) {
   LoneVoter voter(1);
   voter.lead();
-  const std::size_t most = Options{}.snapshots_under_way;
+  const std::size_t most = RaftOptions{}.snapshots_under_way;
   const std::uint64_t first = 10, last = first + most + 3;
   for (std::uint64_t learner = first; learner <= last; ++learner)
     voter.give(ChangeAsked{learner, ChangeKind::add_learner, LoneVoter::id(learner)});

@@ -44,10 +44,8 @@ class Story {
       for (std::string word; in >> word;) words.push_back(word);
       if (words.empty()) continue;
       SCOPED_TRACE(name_ + ":" + std::to_string(line_) + ": " + line);
-      if (words[0] == "expect")
-        expect({words.begin() + 1, words.end()});
-      else
-        act(words);
+      if (words[0] == "expect") expect({words.begin() + 1, words.end()});
+      else act(words);
       const Words broken = council_ ? council_->violations : Words{};
       EXPECT_EQ(broken, Words{}) << where();
     }
@@ -62,8 +60,7 @@ class Story {
   std::string where() const { return name_ + ":" + std::to_string(line_); }
   static std::uint64_t number(const std::string& word) { return std::stoull(word); }
   static Duration span(const std::string& word) {
-    return word.ends_with("ms") ? Duration(std::chrono::milliseconds(std::stoll(word)))
-                                : Duration(std::chrono::seconds(std::stoll(word)));
+    return word.ends_with("ms") ? Duration(std::chrono::milliseconds(std::stoll(word))) : Duration(std::chrono::seconds(std::stoll(word)));
   }
   static std::vector<MemberId> ids(const Words& words, std::size_t from) {
     std::vector<MemberId> all;
@@ -84,8 +81,7 @@ class Story {
       disk = raft::found(TinyCouncil::kHistory, {TinyCouncil::ids(1, members), {}});
       for (const std::uint64_t term : disks_[member]) {
         const std::uint64_t index = disk.log.size() + 1;
-        disk.log.push_back(
-            {index, term, std::to_string(term) + "/" + std::to_string(index), EntryKind::command, {}});
+        disk.log.push_back({index, term, std::to_string(term) + "/" + std::to_string(index), EntryKind::command, {}});
         disk.hard.term = std::max(disk.hard.term, term);
       }
     }
@@ -96,16 +92,11 @@ class Story {
     const std::string& deed = w[0];
     const std::uint64_t member = w.size() > 1 && std::isdigit(w[1][0]) ? number(w[1]) : 0;
     if (deed == "option") {
-      if (w[1] == "kept_entries")
-        options_.kept_entries = number(w[2]);
-      else if (w[1] == "chunk_bytes")
-        options_.snapshot_chunk_bytes = number(w[2]);
-      else if (w[1] == "message_entries")
-        options_.message_entries = number(w[2]);
-      else if (w[1] == "window")
-        options_.window = static_cast<std::uint32_t>(number(w[2]));
-      else
-        FAIL() << "unknown option";
+      if (w[1] == "kept_entries") options_.kept_entries = number(w[2]);
+      else if (w[1] == "chunk_bytes") options_.snapshot_chunk_bytes = number(w[2]);
+      else if (w[1] == "message_entries") options_.message_entries = number(w[2]);
+      else if (w[1] == "window") options_.window = static_cast<std::uint32_t>(number(w[2]));
+      else FAIL() << "unknown option";
     } else if (deed == "disk" && !council_) {
       for (std::size_t i = 2; i < w.size(); ++i) disks_[member].push_back(number(w[i]));
     } else if (deed == "members") {
@@ -115,8 +106,7 @@ class Story {
     } else if (deed == "elect") {
       ASSERT_NE(council_->elect(), 0u) << where();
     } else if (deed == "propose") {
-      for (std::size_t i = 1; i < w.size(); ++i)
-        ASSERT_TRUE(council_->commit(w[i])) << where() << ": not committed";
+      for (std::size_t i = 1; i < w.size(); ++i) ASSERT_TRUE(council_->commit(w[i])) << where() << ": not committed";
     } else if (deed == "offer") {
       council_->give(member, Propose{++asked_, w[2]});
     } else if (deed == "read") {
@@ -146,24 +136,18 @@ class Story {
     } else if (deed == "restore") {
       council_->kill(member);
       council_->at(member).disk = saved_[member].first;
-      council_->at(member).life =
-          saved_[member].second;  // the life is counted in the directory that was put back
+      council_->at(member).life = saved_[member].second;  // the life is counted in the directory that was put back
       council_->start(member);
     } else if (deed == "gone") {
       for (std::uint64_t other = 1; other < 10; ++other)
-        if (other != member && council_->at(other).raft)
-          council_->give(other, LeaderGone{TinyCouncil::id(member)});
+        if (other != member && council_->at(other).raft) council_->give(other, LeaderGone{TinyCouncil::id(member)});
     } else if (deed == "disk") {
       TinyCouncil::Member& owner = council_->at(number(w[2]));
-      if (w[3] == "fails")
-        owner.disk_fails = true;
-      else
-        owner.disk_takes = span(w[4]);
+      if (w[3] == "fails") owner.disk_fails = true;
+      else owner.disk_takes = span(w[4]);
     } else if (deed == "cut") {
-      if (w[2] == "to")
-        council_->cut_one_way(member, number(w[3]));
-      else
-        council_->cut(member, number(w[2]));
+      if (w[2] == "to") council_->cut_one_way(member, number(w[3]));
+      else council_->cut(member, number(w[2]));
     } else if (deed == "isolate") {
       council_->isolate(member);
     } else if (deed == "heal") {
@@ -216,9 +200,7 @@ class Story {
       EXPECT_TRUE(council_->run_until([this] { return council_->equal(); }, 5s)) << where();
     } else if (what == "read") {
       const auto answer = council_->answer(reader_, asked_);
-      const std::string text = !answer                            ? "pending"
-                               : answer->refusal == Refusal::none ? "ok"
-                                                                  : to_string(answer->refusal);
+      const std::string text = !answer ? "pending" : answer->refusal == Refusal::none ? "ok" : to_string(answer->refusal);
       EXPECT_EQ(text, w[1]) << where();
     } else {
       FAIL() << where() << ": unknown expectation";
@@ -227,7 +209,7 @@ class Story {
 
   std::string name_;
   int line_ = 0;
-  Options options_;
+  RaftOptions options_;
   std::map<std::uint64_t, std::vector<std::uint64_t>> disks_;
   std::map<std::uint64_t, std::pair<Stored, std::uint64_t>> saved_;
   std::map<std::uint64_t, std::uint64_t> terms_;
@@ -237,8 +219,7 @@ class Story {
 
 std::vector<std::string> stories() {
   std::vector<std::string> names;
-  for (const auto& file :
-       std::filesystem::directory_iterator(std::string(DTRAIN_SOURCE_DIR) + "/tests/unit/raft/scenarios"))
+  for (const auto& file : std::filesystem::directory_iterator(std::string(DTRAIN_SOURCE_DIR) + "/tests/unit/raft/scenarios"))
     if (file.path().extension() == ".txt") names.push_back(file.path().stem().string());
   std::ranges::sort(names);
   return names;
@@ -251,8 +232,7 @@ TEST_P(Scenario, GoesAsTold) {
   ASSERT_TRUE(text);
   Story(GetParam() + ".txt").tell(text);
 }
-INSTANTIATE_TEST_SUITE_P(Raft, Scenario, ::testing::ValuesIn(stories()),
-                         [](const auto& param) { return param.param; });
+INSTANTIATE_TEST_SUITE_P(Raft, Scenario, ::testing::ValuesIn(stories()), [](const auto& param) { return param.param; });
 
 }  // namespace
 }  // namespace dtrain::raft

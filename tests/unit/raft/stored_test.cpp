@@ -5,9 +5,7 @@
 namespace dtrain::raft {
 namespace {
 
-LogEntry entry(std::uint64_t index, std::uint64_t term) {
-  return {index, term, "e", EntryKind::command, {}};
-}
+LogEntry entry(std::uint64_t index, std::uint64_t term) { return {index, term, "e", EntryKind::command, {}}; }
 std::vector<std::uint64_t> indices(const Stored& disk) {
   std::vector<std::uint64_t> all;
   for (const LogEntry& stored : disk.log) all.push_back(stored.index);

@@ -46,7 +46,7 @@ class TinyCouncil {
     Persist last_persist;
   };
 
-  explicit TinyCouncil(Options options = {}) : options_(std::move(options)) {}
+  explicit TinyCouncil(RaftOptions options = {}) : options_(std::move(options)) {}
 
   static MemberId id(std::uint64_t number) { return {number, number}; }
   static std::vector<MemberId> ids(std::uint64_t first, std::uint64_t last) {
@@ -68,8 +68,7 @@ class TinyCouncil {
   void start(std::uint64_t number) {
     Member& member = at(number);
     member.life += 1;
-    member.raft = std::make_unique<Raft>(Self{id(number), member.life, true}, options_,
-                                         Rng(1000 * ++starts_ + number), log_, member.disk);
+    member.raft = std::make_unique<Raft>(Self{id(number), member.life, true}, options_, Rng(1000 * ++starts_ + number), log_, member.disk);
     member.applied.clear();
     member.state = member.disk.snapshot ? member.disk.snapshot->payload : "";
     member.stopped = false;
@@ -128,8 +127,7 @@ class TinyCouncil {
   std::uint64_t leader() {  // the one of the highest term that is ready; 0: none
     std::uint64_t best = 0, term = 0;
     for (auto& [member_id, member] : members_)
-      if (member.raft && member.raft->ready() && member.raft->term() > term)
-        best = member_id.high, term = member.raft->term();
+      if (member.raft && member.raft->ready() && member.raft->term() > term) best = member_id.high, term = member.raft->term();
     return best;
   }
   std::uint64_t elect() {
@@ -149,8 +147,7 @@ class TinyCouncil {
     const std::uint64_t at_leader = elect();
     const std::uint64_t number = ++numbers_;
     give(at_leader, Propose{number, payload});
-    return run_until([&] { return answer(at_leader, number).has_value(); }, 5s) &&
-           answer(at_leader, number)->refusal == Refusal::none;
+    return run_until([&] { return answer(at_leader, number).has_value(); }, 5s) && answer(at_leader, number)->refusal == Refusal::none;
   }
   Refusal change(ChangeKind kind, std::uint64_t member) {
     const std::uint64_t at_leader = elect();
@@ -206,10 +203,8 @@ class TinyCouncil {
       if (cuts_.contains({from, send.to}) || (lose && lose(send.to, send.message))) continue;
       const auto found = members_.find(send.to);
       if (found == members_.end() || !found->second.raft) continue;
-      if (found->second.stopped)
-        found->second.unread.push_back(send.message);
-      else
-        give(send.to.high, Received{send.message});
+      if (found->second.stopped) found->second.unread.push_back(send.message);
+      else give(send.to.high, Received{send.message});
     }
     for (auto& [member_id, member] : members_) {
       if (member.written <= now) {
@@ -250,17 +245,14 @@ class TinyCouncil {
       member.applied[entry.index] = entry;
       if (entry.kind == EntryKind::command) member.state += entry.payload + ";";
       const auto [known, fresh] = chosen_.try_emplace({member.raft->history(), entry.index}, entry);
-      if (!fresh && !(known->second == entry))
-        violations.push_back("entry " + std::to_string(entry.index) + " differs");
+      if (!fresh && !(known->second == entry)) violations.push_back("entry " + std::to_string(entry.index) + " differs");
     }
     for (const Answer& given : out.answers) member.answers.push_back(given);
     if (out.leadership) {
       member.leadership = out.leadership;
       if (out.leadership->role == Role::leader) {
-        const auto [known, fresh] =
-            leaders_.try_emplace({member.raft->history(), out.leadership->term}, id(number));
-        if (!fresh && known->second != id(number))
-          violations.push_back("two leaders in term " + std::to_string(out.leadership->term));
+        const auto [known, fresh] = leaders_.try_emplace({member.raft->history(), out.leadership->term}, id(number));
+        if (!fresh && known->second != id(number)) violations.push_back("two leaders in term " + std::to_string(out.leadership->term));
       }
     }
   }
@@ -270,7 +262,7 @@ class TinyCouncil {
     MemberId from;
     Send send;
   };
-  Options options_;
+  RaftOptions options_;
   QuietLog log_;
   std::map<MemberId, Member> members_;
   std::deque<std::pair<Instant, InFlight>> network_;  // one latency: in order

@@ -168,10 +168,8 @@ TEST(StreamEnd, IsTheStringThatWasWritten) {
       }
       while (!links.empty() && links.begin()->first <= now) {
         const auto [to, message] = links.extract(links.begin()).mapped();
-        if (const auto* data = std::get_if<RelayData>(&message))
-          ends[to].receive(now, *data);
-        else
-          ends[to].opened_again(now);
+        if (const auto* data = std::get_if<RelayData>(&message)) ends[to].receive(now, *data);
+        else ends[to].opened_again(now);
         ASSERT_LE(ends[to].readable().size(), kWindowBytes);
       }
     };

@@ -86,7 +86,7 @@ TEST_F(Disk, ACrashLeavesAPrefixWithEveryAnsweredCommit) {
   const std::size_t answered = inbox.all<node::Persisted>().size();
   disk.agent_died();
   run_until(timeline, 1s);
-  EXPECT_EQ(inbox.all<node::Persisted>().size(), answered);   // nobody is told any more
+  EXPECT_EQ(inbox.all<node::Persisted>().size(), answered);  // nobody is told any more
   EXPECT_GE(disk.stored().replica.log.size(), answered);
   for (std::size_t i = 0; i < disk.stored().replica.log.size(); ++i) EXPECT_EQ(disk.stored().replica.log[i].index, i + 1);
 }
@@ -160,12 +160,12 @@ TEST_F(Host, StartIsIdempotentAndMonotone) {
   start(2);
   start(1);
   start(3);
-  EXPECT_EQ(inbox.all<node::AttemptStarted>().size(), 2u);   // the second is the same process
+  EXPECT_EQ(inbox.all<node::AttemptStarted>().size(), 2u);  // the second is the same process
   EXPECT_EQ(inbox.all<node::AttemptStarted>()[0].pid, inbox.all<node::AttemptStarted>()[1].pid);
   EXPECT_EQ(inbox.all<node::AttemptRefused>().size(), 2u);
   runner.perform(node::KillTask{id});
   pass(100ms);
-  start(2);                                                  // ended: never again
+  start(2);  // ended: never again
   EXPECT_EQ(inbox.all<node::AttemptRefused>().size(), 3u);
   start(3);
   EXPECT_TRUE(shim().running);
@@ -263,7 +263,7 @@ TEST(Checkpoints, AreListedNewestFirstVerifiedAndQuarantined) {
   files.write("/ckpt/a", 1, 1, 200, false, true);
   files.write("/ckpt/a", 1, 1, 300, true, false);
   run_until(timeline, 1s);
-  ASSERT_EQ(inbox.all<node::CheckpointsScanned>().size(), 3u);   // unasked, at each change
+  ASSERT_EQ(inbox.all<node::CheckpointsScanned>().size(), 3u);  // unasked, at each change
   files.perform(node::ScanCheckpoints{1, 9, spec, {}});
   run_until(timeline, 2s);
   const auto scan = inbox.all<node::CheckpointsScanned>().back();

@@ -26,12 +26,12 @@ struct Course {
   std::uint64_t seed;
 };
 // Of the ledger, each of which must decide something in a recorded log: changed, it shows.
-constexpr const char* kRules[] = {"consequence-costs-nothing", "frozen-costs-nothing", "completion-durable", "budget",
+constexpr const char* kRules[] = {"consequence-costs-nothing",   "frozen-costs-nothing",   "completion-durable",     "budget",
                                   "stateful-waits-for-its-host", "deleted-gives-its-name", "preempted-costs-nothing"};
 
 struct Recorded {
-  std::vector<wire::LogEntry> entries;             // from index 1
-  std::map<std::uint64_t, std::uint64_t> hashes;   // Ledger::hash() after so many entries
+  std::vector<wire::LogEntry> entries;            // from index 1
+  std::map<std::uint64_t, std::uint64_t> hashes;  // Ledger::hash() after so many entries
   template <class V>
   void fields(V& v) {
     v("entries", entries);
@@ -46,10 +46,8 @@ std::map<std::uint64_t, std::uint64_t> hashes_of(const std::vector<wire::LogEntr
   cluster::Ledger ledger;
   ledger.broken_rule = broken_rule;
   for (const wire::LogEntry& entry : entries) {
-    if (entry.kind == wire::EntryKind::command)
-      ledger.apply(entry.index, entry.payload, entry.elapsed);
-    else
-      ledger.skip(entry.index);
+    if (entry.kind == wire::EntryKind::command) ledger.apply(entry.index, entry.payload, entry.elapsed);
+    else ledger.skip(entry.index);
     if (entry.index % kHashEvery == 0 || entry.index == entries.size()) hashes[entry.index] = ledger.hash();
   }
   return hashes;
@@ -104,7 +102,8 @@ void record_all(const fs::path& to) {
     for (const std::size_t nodes : {1, 3, 5}) {
       const Recorded recorded = record({nodes, seed});
       if (std::erase_if(unseen, [&](const std::string& rule) { return shows(recorded, rule); }) == 0) continue;
-      std::ofstream(to / (std::to_string(nodes) + "-hosts-seed-" + std::to_string(seed) + ".log"), std::ios::binary) << wire::encode(recorded);
+      std::ofstream(to / (std::to_string(nodes) + "-hosts-seed-" + std::to_string(seed) + ".log"), std::ios::binary)
+          << wire::encode(recorded);
     }
   EXPECT_TRUE(unseen.empty()) << *unseen.begin() << " decides nothing in any of them";
 }
@@ -131,13 +130,11 @@ TEST_P(ChangedRule, GivesOtherStates) {
   }
   FAIL() << "no recorded log shows it";
 }
-INSTANTIATE_TEST_SUITE_P(OfTheLedger, ChangedRule,
-                         testing::ValuesIn(kRules),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(OfTheLedger, ChangedRule, testing::ValuesIn(kRules), [](const auto& param) {
+  std::string name = param.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace dtrain::sim

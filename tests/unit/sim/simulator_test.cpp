@@ -77,7 +77,8 @@ TEST(Jobs, AreWideWhereThereAreManyHosts) {
 
 TEST(Network, AnyHostCanBeCutOffFromAnyOther) {
   Timeline timeline;
-  ClusterNetwork network(timeline, Rng(1), [](std::size_t, node::Event) {}, [](std::string_view, std::string) {});
+  ClusterNetwork network(
+      timeline, Rng(1), [](std::size_t, node::Event) {}, [](std::string_view, std::string) {});
   for (std::size_t i = 0; i < kMostHosts; ++i) network.add_host();
   EXPECT_EQ(ClusterNetwork::host_at(ClusterNetwork::endpoint(kMostHosts - 1)), kMostHosts - 1);
   EXPECT_GE(ClusterNetwork::host_at({"192.168.0.1", 7400}), kMostHosts);
@@ -109,7 +110,7 @@ TEST(World, TheSameSeedTakesTheSameCourse) {
   const RunResult one = ClusterWorld(options).run(), two = ClusterWorld(options).run();
   EXPECT_EQ(one.trace_hash, two.trace_hash);
   EXPECT_EQ(one.events, two.events);
-  EXPECT_EQ(run_seeds(options, SeedRange{42, 42}).trace_hash, one.trace_hash);   // that is told of it
+  EXPECT_EQ(run_seeds(options, SeedRange{42, 42}).trace_hash, one.trace_hash);  // that is told of it
   options.seed = 43;
   EXPECT_NE(ClusterWorld(options).run().trace_hash, one.trace_hash);
 }
@@ -130,8 +131,8 @@ TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
       options.nodes = nodes;
       if (!with_faults) options.faults = FaultSet();
       const Report report = run_seeds(options, SeedRange{1, kSeveralHostsSeeds});
-      EXPECT_FALSE(report.violation) << nodes << " nodes, seed " << report.failed_seed << " broke "
-                                     << report.violation->invariant << ": " << report.violation->what;
+      EXPECT_FALSE(report.violation) << nodes << " nodes, seed " << report.failed_seed << " broke " << report.violation->invariant << ": "
+                                     << report.violation->what;
       EXPECT_GT(report.attempts, report.jobs);
     }
   }
@@ -158,17 +159,88 @@ TEST(World, SeedsThatOnceFailed) {
     bool upgrade = false;      // likewise
   };
   std::size_t turn = 0;
-  for (const Once once :
-       {Once{1, 696}, Once{1, 770}, Once{1, 2175}, Once{1, 2295}, Once{1, 4698}, Once{1, 7822}, Once{1, 14565}, Once{3, 138}, Once{3, 158}, Once{3, 209}, Once{3, 251}, Once{3, 272}, Once{3, 292},
-        Once{3, 349}, Once{3, 353}, Once{3, 431}, Once{3, 472}, Once{3, 486}, Once{3, 527}, Once{3, 544}, Once{3, 666}, Once{3, 704}, Once{3, 725}, Once{3, 852}, Once{3, 931}, Once{3, 1023}, Once{3, 1254}, Once{3, 1269}, Once{3, 1782}, Once{3, 1838}, Once{5, 12}, Once{5, 193},
-        Once{5, 864}, Once{3, 596, true}, Once{5, 152, true}, Once{5, 386, true}, Once{3, 1287, true},
-        Once{3, 1752, true}, Once{3, 2217}, Once{3, 3171}, Once{3, 3198, true}, Once{3, 6677}, Once{3, 9733}, Once{3, 13716},
-        Once{3, 8182, true}, Once{3, 9403, true}, Once{3, 15151, true}, Once{3, 16190, true}, Once{3, 18110, true}, Once{3, 19786, true},
-        Once{1, 1407, true}, Once{1, 1135, true, true}, Once{1, 2234, true, true}, Once{1, 9495, true, true}, Once{1, 1607, true, true}, Once{3, 743, true, true},
-        Once{3, 2951, true, true}, Once{1, 8821, true, true}, Once{1, 12944, true, true}, Once{3, 13670, true, true}, Once{3, 474, true, true}, Once{3, 7601, true, true}, Once{3, 9588, true, true}, Once{3, 12003, true, true}, Once{3, 16901, true, true}, Once{3, 17652, true, true}, Once{1, 2044, true, true}, Once{1, 14680, true, true}, Once{3, 3440, true, true},
-        Once{3, 16860, true, true}, Once{3, 91, true, true, true}, Once{3, 209, true, true, true}, Once{3, 255, true, true, true},
-        Once{3, 756, true, true, true}, Once{3, 922, true, true, true}, Once{5, 67, true, true, true},
-        Once{3, 864, true, true, true, true}, Once{3, 1393, true, true, true, true}, Once{3, 2115, true, true, true, true}, Once{3, 370, true, true, true, true}, Once{3, 624, true, true, true, true}, Once{12, 4, true, true, true, true}}) {
+  for (const Once once : {Once{1, 696},
+                          Once{1, 770},
+                          Once{1, 2175},
+                          Once{1, 2295},
+                          Once{1, 4698},
+                          Once{1, 7822},
+                          Once{1, 14565},
+                          Once{3, 138},
+                          Once{3, 158},
+                          Once{3, 209},
+                          Once{3, 251},
+                          Once{3, 272},
+                          Once{3, 292},
+                          Once{3, 349},
+                          Once{3, 353},
+                          Once{3, 431},
+                          Once{3, 472},
+                          Once{3, 486},
+                          Once{3, 527},
+                          Once{3, 544},
+                          Once{3, 666},
+                          Once{3, 704},
+                          Once{3, 725},
+                          Once{3, 852},
+                          Once{3, 931},
+                          Once{3, 1023},
+                          Once{3, 1254},
+                          Once{3, 1269},
+                          Once{3, 1782},
+                          Once{3, 1838},
+                          Once{5, 12},
+                          Once{5, 193},
+                          Once{5, 864},
+                          Once{3, 596, true},
+                          Once{5, 152, true},
+                          Once{5, 386, true},
+                          Once{3, 1287, true},
+                          Once{3, 1752, true},
+                          Once{3, 2217},
+                          Once{3, 3171},
+                          Once{3, 3198, true},
+                          Once{3, 6677},
+                          Once{3, 9733},
+                          Once{3, 13716},
+                          Once{3, 8182, true},
+                          Once{3, 9403, true},
+                          Once{3, 15151, true},
+                          Once{3, 16190, true},
+                          Once{3, 18110, true},
+                          Once{3, 19786, true},
+                          Once{1, 1407, true},
+                          Once{1, 1135, true, true},
+                          Once{1, 2234, true, true},
+                          Once{1, 9495, true, true},
+                          Once{1, 1607, true, true},
+                          Once{3, 743, true, true},
+                          Once{3, 2951, true, true},
+                          Once{1, 8821, true, true},
+                          Once{1, 12944, true, true},
+                          Once{3, 13670, true, true},
+                          Once{3, 474, true, true},
+                          Once{3, 7601, true, true},
+                          Once{3, 9588, true, true},
+                          Once{3, 12003, true, true},
+                          Once{3, 16901, true, true},
+                          Once{3, 17652, true, true},
+                          Once{1, 2044, true, true},
+                          Once{1, 14680, true, true},
+                          Once{3, 3440, true, true},
+                          Once{3, 16860, true, true},
+                          Once{3, 91, true, true, true},
+                          Once{3, 209, true, true, true},
+                          Once{3, 255, true, true, true},
+                          Once{3, 756, true, true, true},
+                          Once{3, 922, true, true, true},
+                          Once{5, 67, true, true, true},
+                          Once{3, 864, true, true, true, true},
+                          Once{3, 1393, true, true, true, true},
+                          Once{3, 2115, true, true, true, true},
+                          Once{3, 370, true, true, true, true},
+                          Once{3, 624, true, true, true, true},
+                          Once{12, 4, true, true, true, true}}) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
@@ -205,12 +277,12 @@ TEST(Replay, NamesEveryOption) {
 #ifndef DTRAIN_SANITIZED  // hundreds of runs
 struct BrokenRule {
   const char* rule;
-  const char* invariant;   // the checker that must notice
+  const char* invariant;  // the checker that must notice
   std::size_t nodes = 1;
   const char* faults = "all";
-  std::uint64_t first_seed = 1;   // rarely shown: just before the first that does
-  const char* without = "";       // the checker that is as a rule the first to notice
-  bool copies_compare = true;     // and mend what the rule broke
+  std::uint64_t first_seed = 1;  // rarely shown: just before the first that does
+  const char* without = "";      // the checker that is as a rule the first to notice
+  bool copies_compare = true;    // and mend what the rule broke
 };
 
 class Checkers : public testing::TestWithParam<BrokenRule> {};
@@ -232,7 +304,8 @@ TEST_P(Checkers, NoticeABrokenRule) {
   FAIL() << "nobody noticed that " << GetParam().rule << " was broken";
 }
 
-// A program that leaves out what it does not know parts the copies; of those that compare themselves few are seen before they are equal again.
+// A program that leaves out what it does not know parts the copies; of those that compare themselves few are seen before they are equal
+// again.
 TEST(Copies, ThatPartAreMended) {
   const auto parted = [](bool compare) {
     std::size_t seen = 0;
@@ -254,36 +327,36 @@ TEST(Copies, ThatPartAreMended) {
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, Checkers,
-    testing::Values(BrokenRule{"completion-durable", "completed_task_never_rerun"}, BrokenRule{"start-order", "start_order"},
-                    BrokenRule{"budget", "budgets_respected"}, BrokenRule{"deleted-gives-its-name", "acknowledged_submit_never_lost"},
-                    BrokenRule{"end-is-true", "stateful_task_never_twice"},
-                    BrokenRule{"ack-after-commit", "acknowledged_submit_never_lost", 1, "all", 1, "ledger_linearisable"},
-                    BrokenRule{"orphan-kill", "no_orphan"},
-                    BrokenRule{"verify-before-restore", "restore_choice"}, BrokenRule{"commit-durable", "replay_equal"},
-                    BrokenRule{"one-completion", "single_completion"}, BrokenRule{"exit-told", "no_orphan"},
-                    BrokenRule{"staging-told", "every_job_progresses"}, BrokenRule{"new-ports", "ports_not_reused"},
-                    BrokenRule{"prolog-first", "hooks_around_tasks"}, BrokenRule{"epilog-last", "hooks_around_tasks"},
-                    BrokenRule{"own-gpu", "gpus_not_shared"}, BrokenRule{"own-cpus", "cpus_not_shared"},
-                    BrokenRule{"gpus-reclaimed", "gpus_reclaimed"}, BrokenRule{"gpu-notes-are-read", "gpus_reclaimed"},
-                    BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
-                    BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
-                    BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3},
-                    BrokenRule{"fetched-is-staged", "every_job_progresses", 5},
-                    BrokenRule{"copied-is-staged", "restore_choice", 3}, BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 60},
-                    BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 110}, BrokenRule{"newest-is-waited-for", "restore_choice", 3, "all", 125},
-                    BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
-                    BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3},
-                    BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},
-                    BrokenRule{"restarts-wait-for-the-frozen", "restarts_wait_for_the_frozen", 3, "all", 150},
-                    BrokenRule{"kill-before-next-generation", "stateful_task_never_twice", 3},
-                    BrokenRule{"lost-host-rests", "lost_host_rests", 3}, BrokenRule{"report-of-its-host", "reports_of_its_host", 3},
-                    BrokenRule{"frozen-costs-nothing", "frozen_costs_nothing", 3, "all", 45}, BrokenRule{"consequence-costs-nothing", "consequences_cost_nothing", 3},
-                    BrokenRule{"unknown-entry-stops", "copies_equal", 3, "all", 1, "", false}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
-                    BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
-                    BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 250},
-                    BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 195},
-                    BrokenRule{"never-fits-is-true", "every_job_progresses", 3},
-                    BrokenRule{"lists-as-of-now", "ledger_linearisable"}, BrokenRule{"ack-after-commit", "ledger_linearisable", 3}),
+    testing::Values(
+        BrokenRule{"completion-durable", "completed_task_never_rerun"}, BrokenRule{"start-order", "start_order"},
+        BrokenRule{"budget", "budgets_respected"}, BrokenRule{"deleted-gives-its-name", "acknowledged_submit_never_lost"},
+        BrokenRule{"end-is-true", "stateful_task_never_twice"},
+        BrokenRule{"ack-after-commit", "acknowledged_submit_never_lost", 1, "all", 1, "ledger_linearisable"},
+        BrokenRule{"orphan-kill", "no_orphan"}, BrokenRule{"verify-before-restore", "restore_choice"},
+        BrokenRule{"commit-durable", "replay_equal"}, BrokenRule{"one-completion", "single_completion"},
+        BrokenRule{"exit-told", "no_orphan"}, BrokenRule{"staging-told", "every_job_progresses"},
+        BrokenRule{"new-ports", "ports_not_reused"}, BrokenRule{"prolog-first", "hooks_around_tasks"},
+        BrokenRule{"epilog-last", "hooks_around_tasks"}, BrokenRule{"own-gpu", "gpus_not_shared"},
+        BrokenRule{"own-cpus", "cpus_not_shared"}, BrokenRule{"gpus-reclaimed", "gpus_reclaimed"},
+        BrokenRule{"gpu-notes-are-read", "gpus_reclaimed"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
+        BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
+        BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3}, BrokenRule{"fetched-is-staged", "every_job_progresses", 5},
+        BrokenRule{"copied-is-staged", "restore_choice", 3}, BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 60},
+        BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 110},
+        BrokenRule{"newest-is-waited-for", "restore_choice", 3, "all", 125},
+        BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
+        BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3}, BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},
+        BrokenRule{"restarts-wait-for-the-frozen", "restarts_wait_for_the_frozen", 3, "all", 150},
+        BrokenRule{"kill-before-next-generation", "stateful_task_never_twice", 3}, BrokenRule{"lost-host-rests", "lost_host_rests", 3},
+        BrokenRule{"report-of-its-host", "reports_of_its_host", 3},
+        BrokenRule{"frozen-costs-nothing", "frozen_costs_nothing", 3, "all", 45},
+        BrokenRule{"consequence-costs-nothing", "consequences_cost_nothing", 3},
+        BrokenRule{"unknown-entry-stops", "copies_equal", 3, "all", 1, "", false}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
+        BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
+        BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 250},
+        BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 195},
+        BrokenRule{"never-fits-is-true", "every_job_progresses", 3}, BrokenRule{"lists-as-of-now", "ledger_linearisable"},
+        BrokenRule{"ack-after-commit", "ledger_linearisable", 3}),
     [](const auto& param) {
       std::string name = std::string(param.param.rule) + "_by_" + param.param.invariant;
       std::replace(name.begin(), name.end(), '-', '_');

@@ -24,7 +24,7 @@ TEST_F(CheckpointChanges, QuarantinedDirectoryHasNoNameThatLooksLikeACheckpoint)
   EXPECT_EQ(*moved, path + ".quarantined-1");
   EXPECT_FALSE(exists(path));
   EXPECT_FALSE(exists(*moved + "/MANIFEST.json"));
-  EXPECT_EQ(read(*moved + "/w.bin"), "weights 1");   // nothing is deleted
+  EXPECT_EQ(read(*moved + "/w.bin"), "weights 1");  // nothing is deleted
   EXPECT_TRUE(scan().empty());
   // The same name again, bad again.
   manifest_checkpoint(1);
@@ -145,7 +145,7 @@ TEST_F(CheckpointChanges, AsUserTakesTheRightsOfTheUser) {
     EXPECT_NE(found->front().defect.find("Permission denied"), std::string::npos) << found->front().defect;
     EXPECT_FALSE(store::quarantine(found->front(), dir_));
   }
-  ASSERT_EQ(scan().size(), 1u);   // root again
+  ASSERT_EQ(scan().size(), 1u);  // root again
   EXPECT_TRUE(scan()[0].complete);
   EXPECT_FALSE(account::AsUser::enter({"no-such-user-here", 4242}));
 }

@@ -233,8 +233,7 @@ TEST_F(CheckpointReader, EveryCutAndEveryFlippedBitOfAManifestCheckpointIsCaught
     const auto a = transfer::parse_manifest(good), b = transfer::parse_manifest(flipped);
     if (!a || !b || a->files.size() != b->files.size()) return false;
     for (std::size_t i = 0; i < a->files.size(); ++i)
-      if (a->files[i].name != b->files[i].name || a->files[i].size != b->files[i].size ||
-          a->files[i].sha256 != b->files[i].sha256)
+      if (a->files[i].name != b->files[i].name || a->files[i].size != b->files[i].size || a->files[i].sha256 != b->files[i].sha256)
         return false;
     return true;
   });

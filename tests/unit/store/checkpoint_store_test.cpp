@@ -25,7 +25,10 @@ class CheckpointStoreTest : public CheckpointWorld {
   CheckpointStoreTest() { make({}); }
   void make(store::CheckpointStoreOptions options) {
     store_ = std::make_unique<store::CheckpointStore>(
-        [this](auto work, auto done) { jobs_.push_back({std::move(work), std::move(done)}); }, log_, options);
+        [this](auto work, auto done) {
+          jobs_.push_back({std::move(work), std::move(done)});
+        },
+        log_, options);
   }
 
   struct Job {
@@ -251,7 +254,7 @@ TEST_F(CheckpointStoreTest, AskedForAnswersOnceWithItsToken) {
   const auto quarantined = take<CheckpointQuarantined>();
   ASSERT_EQ(quarantined.size(), 1u);
   ASSERT_TRUE(quarantined[0].moved_to);
-  EXPECT_EQ(*quarantined[0].moved_to, info.path + ".quarantined-1");   // the scan told what the directory is
+  EXPECT_EQ(*quarantined[0].moved_to, info.path + ".quarantined-1");  // the scan told what the directory is
 }
 
 TEST_F(CheckpointStoreTest, BackgroundVerificationKeepsToItsRate) {
@@ -263,7 +266,7 @@ TEST_F(CheckpointStoreTest, BackgroundVerificationKeepsToItsRate) {
   store_->verify({1, 0, info, user_});
   run_until(start + 3s);
   EXPECT_TRUE(take<CheckpointVerified>().empty());
-  store_->verify({1, 5, info, user_});   // somebody waits: at once
+  store_->verify({1, 5, info, user_});  // somebody waits: at once
   run_until(now_ + 1ms);
   ASSERT_EQ(take<CheckpointVerified>().size(), 1u);
   run_until(start + 10s);
@@ -275,7 +278,7 @@ TEST_F(CheckpointStoreTest, BackgroundVerificationKeepsToItsRate) {
 TEST_F(CheckpointStoreTest, WatchOffEndsBackgroundVerification) {
   manifest_checkpoint(1);
   store_->verify({1, 0, scan().at(0), user_});
-  dispatch();   // in flight
+  dispatch();  // in flight
   store_->verify({1, 0, scan().at(0), user_});
   store_->watch({1, {}, user_, false});
   settle();

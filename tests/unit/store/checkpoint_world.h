@@ -55,8 +55,8 @@ class CheckpointWorld : public testing::Test {
   static std::string manifest_of(std::int64_t step, const Files& files) {
     std::string text = "{\"version\":1,\"step\":" + std::to_string(step) + ",\"files\":[";
     for (std::size_t i = 0; i < files.size(); ++i)
-      text += std::string(i ? "," : "") + "{\"name\":\"" + files[i].first + "\",\"size\":" +
-              std::to_string(files[i].second.size()) + ",\"sha256\":\"" + sha256_of(files[i].second) + "\"}";
+      text += std::string(i ? "," : "") + "{\"name\":\"" + files[i].first + "\",\"size\":" + std::to_string(files[i].second.size()) +
+              ",\"sha256\":\"" + sha256_of(files[i].second) + "\"}";
     return text + "]}";
   }
   static void write_manifest_checkpoint(const std::string& path, std::int64_t step, const Files& files) {

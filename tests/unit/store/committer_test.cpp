@@ -1,8 +1,8 @@
 #include "agent/store/committer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,7 +47,10 @@ TEST(DiskWorker, CommitsGoFirstAndCompletionsComeInOrder) {
   const auto post = [&](Lane lane, int number) {
     return (*worker)->post(lane, [&, number] { return [&, number] { done.push_back(number); }; });
   };
-  ASSERT_TRUE((*worker)->post(Lane::bulk, [opened] { opened.wait(); return DiskWorker::Done(); }));
+  ASSERT_TRUE((*worker)->post(Lane::bulk, [opened] {
+    opened.wait();
+    return DiskWorker::Done();
+  }));
   ASSERT_TRUE(post(Lane::bulk, 3));
   ASSERT_TRUE(post(Lane::bulk, 4));
   ASSERT_TRUE(post(Lane::commit, 1));
@@ -63,7 +66,11 @@ TEST(DiskWorker, AFullLaneRefuses) {
   std::promise<void> gate;
   auto opened = gate.get_future().share();
   std::atomic<bool> began = false;
-  ASSERT_TRUE((*worker)->post(Lane::bulk, [&began, opened] { began = true; opened.wait(); return DiskWorker::Done(); }));
+  ASSERT_TRUE((*worker)->post(Lane::bulk, [&began, opened] {
+    began = true;
+    opened.wait();
+    return DiskWorker::Done();
+  }));
   while (!began) std::this_thread::yield();
   std::size_t taken = 0;
   while (taken < 2 * kDiskQueue && (*worker)->post(Lane::bulk, [] { return DiskWorker::Done(); })) ++taken;
@@ -77,7 +84,10 @@ TEST(DiskWorker, FinishesCommitsAtTheEnd) {
   {
     auto worker = DiskWorker::start();
     for (int i = 0; i < 100; ++i)
-      ASSERT_TRUE((*worker)->post(Lane::commit, [&ran] { ++ran; return DiskWorker::Done(); }));
+      ASSERT_TRUE((*worker)->post(Lane::commit, [&ran] {
+        ++ran;
+        return DiskWorker::Done();
+      }));
   }
   EXPECT_EQ(ran, 100);
 }
@@ -136,10 +146,13 @@ struct Ring {
     store = std::move(*Store::open(dir, "1"));
     EXPECT_TRUE(store->begin_life("boot", "id"));
     worker = std::move(*DiskWorker::start());
-    committer = std::make_unique<Committer>(*store, *worker, log, [this](std::uint64_t ticket, const Status& result) {
-      done.push_back(ticket);
-      if (!result) errors.push_back(result.error());
-    }, reserve);
+    committer = std::make_unique<Committer>(
+        *store, *worker, log,
+        [this](std::uint64_t ticket, const Status& result) {
+          done.push_back(ticket);
+          if (!result) errors.push_back(result.error());
+        },
+        reserve);
   }
   ~Ring() { worker.reset(); }
   void append(std::uint64_t index, std::size_t bytes = 10) {
@@ -338,8 +351,7 @@ TEST(BlobStore, KeepsTheReserveFree) {
 TEST(BlobStore, LimitsUploadsAtOnce) {
   TempDir dir;
   auto blobs = std::move(*BlobStore::open(dir.path, {0, 0}));
-  for (std::uint64_t i = 0; i < kUploads; ++i)
-    ASSERT_FALSE(blobs->write({i + 1, 1, 0, "h", false, kHelloDigest}));
+  for (std::uint64_t i = 0; i < kUploads; ++i) ASSERT_FALSE(blobs->write({i + 1, 1, 0, "h", false, kHelloDigest}));
   const auto answer = blobs->write({kUploads + 1, 1, 0, "h", false, kHelloDigest});
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->error().code, ErrorCode::limit);

@@ -102,10 +102,8 @@ TEST_F(PackageTest, FilesKeepTheirTimes) {
 }
 
 TEST_F(PackageTest, WhatIsNoDirectoryIsRefused) {
-  EXPECT_EQ(pack_directory(top() + "/none").error().message,
-            "could not pack " + top() + "/none: No such file or directory");
-  EXPECT_EQ(pack_directory(top() + "/src/train.py").error().message,
-            "could not pack " + top() + "/src/train.py: not a directory");
+  EXPECT_EQ(pack_directory(top() + "/none").error().message, "could not pack " + top() + "/none: No such file or directory");
+  EXPECT_EQ(pack_directory(top() + "/src/train.py").error().message, "could not pack " + top() + "/src/train.py: not a directory");
   EXPECT_TRUE(nothing_left());
 }
 

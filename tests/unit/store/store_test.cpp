@@ -161,8 +161,8 @@ TEST(Store, KeepsWhatRaftAsksFor) {
         last = *persist.truncate_from - 1;
       }
       for (std::uint64_t more = below(4); more > 0; --more)
-        persist.entries.push_back({++last, below(9) + 1, std::string(below(40), 'p'),
-                                   static_cast<raft::EntryKind>(below(3)), Duration(below(1000))});
+        persist.entries.push_back(
+            {++last, below(9) + 1, std::string(below(40), 'p'), static_cast<raft::EntryKind>(below(3)), Duration(below(1000))});
       raft::store(expected, persist);
       Transaction t{false, persist.hard, persist.snapshot, persist.reset_log, persist.truncate_from, persist.entries, {}, {}};
       if (below(2) == 0) {
@@ -341,18 +341,10 @@ void tamper(const std::string& dir, const char* sql) {
 
 TEST(Store, NoticesRottenRows) {
   const char* const rots[] = {
-      "UPDATE log SET payload = x'00' WHERE idx = 2",
-      "UPDATE log SET term = 9 WHERE idx = 2",
-      "UPDATE log SET kind = 1 WHERE idx = 2",
-      "UPDATE log SET kind = 77 WHERE idx = 2",
-      "UPDATE log SET elapsed = 1 WHERE idx = 2",
-      "DELETE FROM log WHERE idx = 2",
-      "UPDATE snapshot SET payload = x'00'",
-      "UPDATE snapshot SET configuration = x'00'",
-      "UPDATE snapshot SET elapsed = 1",
-      "UPDATE hard_state SET payload = x'00'",
-      "UPDATE task_records SET payload = x'00'",
-      "UPDATE task_records SET id = 'other'",
+      "UPDATE log SET payload = x'00' WHERE idx = 2", "UPDATE log SET term = 9 WHERE idx = 2",     "UPDATE log SET kind = 1 WHERE idx = 2",
+      "UPDATE log SET kind = 77 WHERE idx = 2",       "UPDATE log SET elapsed = 1 WHERE idx = 2",  "DELETE FROM log WHERE idx = 2",
+      "UPDATE snapshot SET payload = x'00'",          "UPDATE snapshot SET configuration = x'00'", "UPDATE snapshot SET elapsed = 1",
+      "UPDATE hard_state SET payload = x'00'",        "UPDATE task_records SET payload = x'00'",   "UPDATE task_records SET id = 'other'",
   };
   for (const char* rot : rots) {
     TempDir dir;

@@ -8,9 +8,7 @@ namespace {
 
 using Phase = Lease::Phase;
 
-Instant at(Duration since) {
-  return Instant{} + since;
-}
+Instant at(Duration since) { return Instant{} + since; }
 
 // A shim on a clock of its own.
 struct Shim {

@@ -29,9 +29,8 @@ struct Naive {
   }
   // Some grant, asked for since the task stands, lets it run now.
   bool fresh(Instant now) const {
-    return std::any_of(all.begin() + static_cast<std::ptrdiff_t>(asked_before), all.end(), [&](const Asked& each) {
-      return each.granted && each.ask.t0 + kLease - kFreezeAhead > now;
-    });
+    return std::any_of(all.begin() + static_cast<std::ptrdiff_t>(asked_before), all.end(),
+                       [&](const Asked& each) { return each.granted && each.ask.t0 + kLease - kFreezeAhead > now; });
   }
   // The end of the last lease of all that were granted.
   Instant until() const {
@@ -83,8 +82,7 @@ TEST(LeaseTwin, NothingRunsWithoutAGrantThatAllowsIt) {
           answered.granted = lease.granted(now, answered.ask.nonce, 1, out) || answered.granted;
           break;
         }
-        default:
-          lease.wake(now, out);
+        default: lease.wake(now, out);
       }
       if (out.freeze) naive.stands(now);
       if (out.start || out.thaw) {

@@ -36,9 +36,9 @@ class Recorder final : public HostActions {
   void end(const AssignmentId& id) override { add("end", id); }
   void reclaim(const TaskOrder& o, Instant) override { add("reclaim", o.id); }
   std::vector<std::string> take() { return std::exchange(done_, {}); }
-  Duration lease{};  // of the newest launch
-  job::SignalTo signalled_to{};  // of the newest signal
-  Duration grace_of_signal{};    // likewise
+  Duration lease{};                 // of the newest launch
+  job::SignalTo signalled_to{};     // of the newest signal
+  Duration grace_of_signal{};       // likewise
   std::vector<std::uint32_t> cpus;  // likewise
 
  private:
@@ -70,9 +70,7 @@ class Tasks : public ::testing::Test {
     o.go = true;
     return o;
   }
-  void give(std::vector<TaskOrder> tasks, std::optional<std::uint32_t> budget = {}) {
-    host_.update(now_, {1, budget, std::move(tasks)});
-  }
+  void give(std::vector<TaskOrder> tasks, std::optional<std::uint32_t> budget = {}) { host_.update(now_, {1, budget, std::move(tasks)}); }
   Task& task(std::uint32_t index = 0, Generation generation = 1) { return *host_.find({1, generation, {"worker", index}}); }
   // As an agent that starts finds it: a living shim with a lease.
   FoundShim found_leased(std::uint32_t index, AttemptNumber attempt) {

@@ -91,12 +91,12 @@ class TableWriter {
 
 struct Tensor {
   std::string name;
-  std::uint64_t dtype = 1;              // float
+  std::uint64_t dtype = 1;  // float
   std::vector<std::uint64_t> shape{};
   std::string bytes{};                  // plain types
   std::vector<std::string> elements{};  // text (7) and variants (21)
   std::uint32_t shard = 0;
-  bool partitioned = false;             // only says that there are slices, which are tensors of their own
+  bool partitioned = false;  // only says that there are slices, which are tensors of their own
 };
 
 struct Bundle {
@@ -104,8 +104,7 @@ struct Bundle {
   std::vector<std::string> shards;
 };
 
-inline Bundle write_bundle(const std::vector<Tensor>& tensors, std::uint32_t shards, TableWriter table = {},
-                           std::uint64_t endianness = 0) {
+inline Bundle write_bundle(const std::vector<Tensor>& tensors, std::uint32_t shards, TableWriter table = {}, std::uint64_t endianness = 0) {
   Bundle bundle;
   bundle.shards.resize(shards);
   std::map<std::string, std::string> entries;

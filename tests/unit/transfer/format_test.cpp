@@ -68,9 +68,10 @@ TEST(Formats, EveryLineIsWhole) {
 
 TEST(Formats, ManifestNamesFilesAndDigests) {
   const std::string w = "weights", b = "bias";
-  const auto parsed = format("manifest").parse("{\"version\":1,\"step\":12,\"files\":[{\"name\":\"w\",\"size\":7,\"sha256\":\"" + sha256_of(w) +
-                                                   "\"},{\"name\":\"d/b\",\"size\":4,\"sha256\":\"" + sha256_of(b) + "\"}]}",
-                                               "step-12");
+  const auto parsed = format("manifest")
+                          .parse("{\"version\":1,\"step\":12,\"files\":[{\"name\":\"w\",\"size\":7,\"sha256\":\"" + sha256_of(w) +
+                                     "\"},{\"name\":\"d/b\",\"size\":4,\"sha256\":\"" + sha256_of(b) + "\"}]}",
+                                 "step-12");
   ASSERT_TRUE(parsed) << parsed.error().message;
   const Contents& contents = **parsed;
   EXPECT_EQ(contents.step, 12);
@@ -88,9 +89,9 @@ TEST(Formats, ManifestNamesFilesAndDigests) {
 }
 
 TEST(Formats, BundleNamesShardsAndTensors) {
-  const test::Bundle bundle = test::write_bundle({{.name = "w", .shape = {4}, .bytes = std::string(16, 'w')},
-                                                  {.name = "b", .shape = {2}, .bytes = std::string(8, 'b'), .shard = 1}},
-                                                 3);
+  const test::Bundle bundle = test::write_bundle(
+      {{.name = "w", .shape = {4}, .bytes = std::string(16, 'w')}, {.name = "b", .shape = {2}, .bytes = std::string(8, 'b'), .shard = 1}},
+      3);
   const Format& tensorflow = format("tensorflow");
   EXPECT_TRUE(tensorflow.may_be(bundle.index));
   EXPECT_FALSE(tensorflow.may_be("index of another program"));
@@ -116,7 +117,8 @@ TEST(Formats, BundleNamesShardsAndTensors) {
 
 TEST(Formats, BundlesAreFoundByTheirIndexes) {
   const auto found =
-      format("tensorflow").find({"a.data-00000-of-00001", "a.index", "b.index", "c.index.tmp", "d.quarantined-1.index", "e.data-00000-of-00001"});
+      format("tensorflow")
+          .find({"a.data-00000-of-00001", "a.index", "b.index", "c.index.tmp", "d.quarantined-1.index", "e.data-00000-of-00001"});
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].base, "a");
   EXPECT_TRUE(found[0].surely);
@@ -126,9 +128,11 @@ TEST(Formats, BundlesAreFoundByTheirIndexes) {
 
 TEST(Formats, HintNamesTheNewest) {
   const Hint& hint = *format("tensorflow").hint;
-  EXPECT_EQ(hint.mentioned("model_checkpoint_path: \"sub/m-2\"\nall_model_checkpoint_paths: \"m-1\"\nall_model_checkpoint_paths: \"/other/m-3\"\n"
-                           "all_model_checkpoint_paths: \"/d/x/../../m\"\n", "/d"),
-            std::vector<std::string>{"sub/m-2"});
+  EXPECT_EQ(
+      hint.mentioned("model_checkpoint_path: \"sub/m-2\"\nall_model_checkpoint_paths: \"m-1\"\nall_model_checkpoint_paths: \"/other/m-3\"\n"
+                     "all_model_checkpoint_paths: \"/d/x/../../m\"\n",
+                     "/d"),
+      std::vector<std::string>{"sub/m-2"});
   EXPECT_TRUE(hint.mentioned("junk", "/d").empty());
 
   const std::string two = "model_checkpoint_path: \"m-2\"\nall_model_checkpoint_paths: \"m-1\"\nall_model_checkpoint_paths: \"m-2\"\n";

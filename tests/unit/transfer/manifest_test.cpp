@@ -7,9 +7,7 @@ namespace {
 
 const std::string kSha(64, 'a');
 
-std::string file(const std::string& name) {
-  return "{\"name\":\"" + name + "\",\"size\":3,\"sha256\":\"" + kSha + "\"}";
-}
+std::string file(const std::string& name) { return "{\"name\":\"" + name + "\",\"size\":3,\"sha256\":\"" + kSha + "\"}"; }
 std::string manifest(const std::string& files) { return "{\"version\":1,\"step\":12,\"files\":[" + files + "]}"; }
 std::string cause(const std::string& text) {
   const auto parsed = parse_manifest(text);
@@ -17,16 +15,17 @@ std::string cause(const std::string& text) {
 }
 
 TEST(ManifestFile, IsReadInAnyOrderWithForeignKeys) {
-  const auto parsed = parse_manifest(
-      "{\"files\":[{\"sha256\":\"" + std::string(64, 'A') + "\",\"shape\":[1,{\"name\":2}],\"size\":3,\"name\":\"a/b.npy\"}],"
-      "\"loss\":0.5,\"config\":{\"step\":\"x\",\"files\":[null]},\"name\":\"run 7\",\"step\":12,\"version\":1}");
+  const auto parsed =
+      parse_manifest("{\"files\":[{\"sha256\":\"" + std::string(64, 'A') +
+                     "\",\"shape\":[1,{\"name\":2}],\"size\":3,\"name\":\"a/b.npy\"}],"
+                     "\"loss\":0.5,\"config\":{\"step\":\"x\",\"files\":[null]},\"name\":\"run 7\",\"step\":12,\"version\":1}");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->step, 12);
   ASSERT_EQ(parsed->files.size(), 1u);
   EXPECT_EQ(parsed->files[0].name, "a/b.npy");
   EXPECT_EQ(parsed->files[0].size, 3u);
   EXPECT_EQ(parsed->files[0].sha256, kSha);
-  EXPECT_TRUE(parse_manifest(manifest("")));   // a job may keep all of its state in the step
+  EXPECT_TRUE(parse_manifest(manifest("")));  // a job may keep all of its state in the step
 }
 
 TEST(ManifestFile, SaysWhatIsWrong) {
@@ -48,8 +47,7 @@ TEST(ManifestFile, SaysWhatIsWrong) {
   EXPECT_EQ(cause(manifest("{}")), "a file has no name");
   EXPECT_EQ(cause(manifest("{\"name\":\"w\",\"size\":1}")), "file w has no sha256");
   EXPECT_EQ(cause(manifest("{\"name\":\"w\",\"sha256\":\"" + kSha + "\"}")), "file w has no size");
-  EXPECT_EQ(cause(manifest("{\"name\":\"w\",\"size\":1,\"sha256\":\"abc\"}")),
-            "a file's sha256 is not 64 hexadecimal digits");
+  EXPECT_EQ(cause(manifest("{\"name\":\"w\",\"size\":1,\"sha256\":\"abc\"}")), "a file's sha256 is not 64 hexadecimal digits");
   EXPECT_EQ(cause(manifest(file("w") + "," + file("w"))), "it names w twice");
   EXPECT_EQ(cause(manifest(file("MANIFEST.json"))), "it names itself");
   EXPECT_EQ(cause(manifest(file("w")) + "x").substr(0, 14), "it is not JSON");

@@ -79,11 +79,10 @@ TEST(Bundle, RefusesWhatCannotBe) {
   EXPECT_EQ(cause(writer.write({{"", header + proto_bytes(3, proto_number(2, 99))}})), "it needs a reader of bundle version 99");
   EXPECT_NE(cause(write_bundle({}, 1, {}, 1).index).find("big-endian"), std::string::npos);
   const auto with = [&](const std::string& entry) { return cause(writer.write({{"", header}, {"a", entry}})); };
-  EXPECT_EQ(with(proto_number(3, 1)), "an entry is malformed");                                  // no such shard
-  EXPECT_EQ(with(proto_number(4, ~0ull) + proto_number(5, 2)), "an entry is malformed");         // wraps around
-  EXPECT_EQ(with("\x0b"), "an entry is malformed");                                              // a group
-  EXPECT_EQ(with(proto_bytes(2, proto_bytes(2, proto_number(1, ~0ull)) + proto_bytes(2, proto_number(1, 3)))),
-            "an entry is malformed");
+  EXPECT_EQ(with(proto_number(3, 1)), "an entry is malformed");                           // no such shard
+  EXPECT_EQ(with(proto_number(4, ~0ull) + proto_number(5, 2)), "an entry is malformed");  // wraps around
+  EXPECT_EQ(with("\x0b"), "an entry is malformed");                                       // a group
+  EXPECT_EQ(with(proto_bytes(2, proto_bytes(2, proto_number(1, ~0ull)) + proto_bytes(2, proto_number(1, 3)))), "an entry is malformed");
   EXPECT_EQ(cause(writer.write({{"", header}, {"a", proto_number(5, 9)}, {"b", proto_number(4, 3) + proto_number(5, 9)}})),
             "the entries a and b overlap");
 }

@@ -31,9 +31,8 @@ TEST(CheckpointStateFile, ReadsTheRestOfTheSyntax) {
 }
 
 TEST(CheckpointStateFile, RefusesJunk) {
-  for (const char* junk : {"x", "x:", ":", "model_checkpoint_path: 5", "model_checkpoint_path: \"open",
-                           "model_checkpoint_path: \"\\q\"", "model_checkpoint_path: \"\\400\"",
-                           "model_checkpoint_path { }", "\x01\x02"})
+  for (const char* junk : {"x", "x:", ":", "model_checkpoint_path: 5", "model_checkpoint_path: \"open", "model_checkpoint_path: \"\\q\"",
+                           "model_checkpoint_path: \"\\400\"", "model_checkpoint_path { }", "\x01\x02"})
     EXPECT_FALSE(parse_checkpoint_state(junk)) << junk;
   EXPECT_FALSE(parse_checkpoint_state(std::string(kCheckpointStateBytes + 1, ' ')));
 }
@@ -52,7 +51,7 @@ TEST(CheckpointStateFile, DropKeepsTheStyleOfThePaths) {
   CheckpointState state;
   state.model_checkpoint_path = "./m-2";
   state.all_model_checkpoint_paths = {"m-1", "/d/m-2"};
-  state.all_model_checkpoint_timestamps = {"1"};   // not one per path: of no use to anybody
+  state.all_model_checkpoint_timestamps = {"1"};  // not one per path: of no use to anybody
   EXPECT_FALSE(drop_from_state(state, "/d", "/d/m-3", "/d/m-1"));
   EXPECT_TRUE(drop_from_state(state, "/d/", "/d/m-2", "/d/m-1"));
   EXPECT_EQ(state.model_checkpoint_path, "m-1");
@@ -64,8 +63,8 @@ TEST(CheckpointStateFile, DropKeepsTheStyleOfThePaths) {
 }
 
 TEST(Selection, NamesThatAreNeverLookedAt) {
-  for (const std::string& ignored : {std::string("step-1.tmp"), std::string(".tmp"), quarantined_name("step-1", 12),
-                                     std::string("MANIFEST.json.quarantined-1")})
+  for (const std::string& ignored :
+       {std::string("step-1.tmp"), std::string(".tmp"), quarantined_name("step-1", 12), std::string("MANIFEST.json.quarantined-1")})
     EXPECT_TRUE(is_ignored_name(ignored)) << ignored;
   for (const char* seen : {"step-1", "tmp", "x.quarantined-", "x.quarantined-1a", ".hidden", "x.quarantined-1.index"})
     EXPECT_FALSE(is_ignored_name(seen)) << seen;

@@ -13,7 +13,9 @@ TEST(Bridge, BytesOnTheWire) {
     return encode_bridge({word, std::move(bytes), count});
   };
   EXPECT_EQ(encoded(BridgeWord::hello, "", 1), "\x01\x01");
-  EXPECT_EQ(encoded(BridgeWord::data, "abc"), "\x02" "abc");
+  EXPECT_EQ(encoded(BridgeWord::data, "abc"),
+            "\x02"
+            "abc");
   EXPECT_EQ(encoded(BridgeWord::allow, "", 0x01020304), "\x03\x04\x03\x02\x01");
   EXPECT_EQ(encoded(BridgeWord::ping), "\x04");
   EXPECT_EQ(encoded(BridgeWord::pong), "\x05");
@@ -21,8 +23,11 @@ TEST(Bridge, BytesOnTheWire) {
 }
 
 TEST(Bridge, DecodesWhatItEncodes) {
-  for (const BridgeMessage& message : {BridgeMessage{BridgeWord::hello, "", 200}, {BridgeWord::data, std::string(kBridgeChunkBytes, '\0'), 0},
-                                       {BridgeWord::allow, "", 0xfffffffe}, {BridgeWord::ping, "", 0}, {BridgeWord::pong, "", 0},
+  for (const BridgeMessage& message : {BridgeMessage{BridgeWord::hello, "", 200},
+                                       {BridgeWord::data, std::string(kBridgeChunkBytes, '\0'), 0},
+                                       {BridgeWord::allow, "", 0xfffffffe},
+                                       {BridgeWord::ping, "", 0},
+                                       {BridgeWord::pong, "", 0},
                                        {BridgeWord::end, "", 0}}) {
     const auto decoded = decode_bridge(encode_bridge(message));
     ASSERT_TRUE(decoded) << decoded.error().text();

@@ -98,9 +98,9 @@ TEST(Codec, HostileSizesCostNothing) {
        {bytes({0xdd, 0xff, 0xff, 0xff, 0xff}), bytes({0xdf, 0xff, 0xff, 0xff, 0xff}), bytes({0xdb, 0xff, 0xff, 0xff, 0xff}),
         bytes({0xc6, 0xff, 0xff, 0xff, 0xff}), bytes({0xc9, 0xff, 0xff, 0xff, 0xff, 1})})
     EXPECT_FALSE(decode<Drawing>(hostile));
-  EXPECT_FALSE(decode<Drawing>(std::string(1000, '\x91')));           // nested
+  EXPECT_FALSE(decode<Drawing>(std::string(1000, '\x91')));  // nested
   EXPECT_FALSE(decode<Drawing>(std::string()));
-  EXPECT_FALSE(decode<Point>(encode(Point{}) + "x"));                 // bytes behind the end
+  EXPECT_FALSE(decode<Point>(encode(Point{}) + "x"));  // bytes behind the end
   EXPECT_FALSE(decode<Point>(encode(Point{}), {.bytes = 3}));
 }
 
@@ -146,8 +146,8 @@ TEST(Codec, AKeyThatComesTwiceIsAnErrorToWhoIsStrict) {
 }
 
 TEST(Codec, ExtremesOfIntegersSurvive) {
-  for (const auto value : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(),
-                           std::int64_t{-1}, std::int64_t{0}})
+  for (const auto value :
+       {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(), std::int64_t{-1}, std::int64_t{0}})
     EXPECT_EQ(decode<std::int64_t>(encode(value)).value(), value);
   const auto most = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(decode<std::uint64_t>(encode(most)).value(), most);

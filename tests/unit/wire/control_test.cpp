@@ -54,7 +54,14 @@ TEST(Control, EveryMessageHasItsGoldenBytes) {
 }
 
 TEST(Control, GoldenFrame) {
-  const std::string expected("\x10\0\0\0\x85\xa1" "f\x01\xa1" "t\x13\xa1" "r\x05\xa1" "l\xc3\xa1" "p\xa0", 20);
+  const std::string expected(
+      "\x10\0\0\0\x85\xa1"
+      "f\x01\xa1"
+      "t\x13\xa1"
+      "r\x05\xa1"
+      "l\xc3\xa1"
+      "p\xa0",
+      20);
   Message message;
   message.type = MessageType::query_tasks;
   message.request = 5;

@@ -77,16 +77,14 @@ TEST(FormationCodec, WhatCannotBeIsRefused) {
   expect_refused("a founder in two places", [](auto& report) { report.promise.members[1].id = {1, 1}; });
   expect_refused("its proposer does not belong to", [](auto& report) { report.promise.proposer = {9, 9}; });
   expect_refused("its proposer does not belong to", [](auto& report) { report.promise.members.clear(); });
-  expect_refused("a founder out of range",
-                 [](auto& report) { report.promise.members[2].seat = kMostFounders; });
+  expect_refused("a founder out of range", [](auto& report) { report.promise.members[2].seat = kMostFounders; });
   expect_refused("expected an id", [](auto& report) { report.withdrawn = {{}}; });
 }
 
 TEST(FormationCodec, LimitsAreNamed) {
   const auto many = [](FormationReport& report) {
     report.promise.members.clear();
-    for (std::uint16_t seat = 0; seat < kMostFounders; ++seat)
-      report.promise.members.push_back({seat, {seat + 1u, 1}});
+    for (std::uint16_t seat = 0; seat < kMostFounders; ++seat) report.promise.members.push_back({seat, {seat + 1u, 1}});
     report.withdrawn.assign(kMostWithdrawn, {7, 7});
     report.founders.assign(kFoundersBytes, 'h');
   };
@@ -113,9 +111,8 @@ TEST(FormationCodec, OlderAndNewerPeersAreUnderstood) {
 }
 
 TEST(FormationCodec, HostileBytesAreRefused) {
-  for (const std::string& bytes :
-       {std::string(), std::string("\xc0"), std::string("\x80"), std::string("\xdd\xff\xff\xff\xff"),
-        std::string(100, '\x91'), std::string("\x91\x05"), std::string("\x92\xc0\xff")})
+  for (const std::string& bytes : {std::string(), std::string("\xc0"), std::string("\x80"), std::string("\xdd\xff\xff\xff\xff"),
+                                   std::string(100, '\x91'), std::string("\x91\x05"), std::string("\x92\xc0\xff")})
     EXPECT_FALSE(decode_formation(bytes));
 }
 
@@ -134,8 +131,7 @@ TEST(FormationReport, ItsHeaderPassesWhateverTheCluster) {
     header.cluster = theirs;
     const std::string bytes = encode_header(header);
     for (const MemberId& ours : {MemberId{}, MemberId{1, 2}}) {
-      for (const LinkAuth& auth : {owner, joiner, LinkAuth{}})
-        EXPECT_TRUE(check_header(bytes, kFormationBytes, {9, 9}, ours, auth).ok);
+      for (const LinkAuth& auth : {owner, joiner, LinkAuth{}}) EXPECT_TRUE(check_header(bytes, kFormationBytes, {9, 9}, ours, auth).ok);
       EXPECT_EQ(check_header(bytes, kFormationBytes + 1, {9, 9}, ours, owner).drop, Drop::too_large);
       EXPECT_EQ(check_header(bytes, 10, {9, 9}, ours, stranger).drop, Drop::not_the_key_holder);
       EXPECT_EQ(check_header(bytes, 10, {5, 5}, ours, owner).drop, Drop::self);

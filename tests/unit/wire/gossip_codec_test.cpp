@@ -38,8 +38,7 @@ std::string gossip_with(std::uint8_t kind, std::uint32_t fields, const std::func
   tail(w);
   return w.take();
 }
-void put_identity(Writer& w, const MemberId& id, const std::string& name, const std::string& ip,
-                  const std::string& boot) {
+void put_identity(Writer& w, const MemberId& id, const std::string& name, const std::string& ip, const std::string& boot) {
   w.array(9);
   w.binary(id_bytes(id));
   w.text(name);
@@ -79,8 +78,8 @@ TEST(GossipCodec, EveryBodyHasItsGoldenBytes) {
 TEST(GossipCodec, APingReadsAsTheProtocolSays) {
   // [sequence 300, target, sent -1, one rumour [suspect, subject, incarnation 7, from]]
   const std::string expected = bytes_of({0x94, 0xcd, 0x01, 0x2c, 0xc4, 16}) + id_bytes({1, 2}) +
-                               bytes_of({0xff, 0x91, 0x94, 0x01, 0xc4, 16}) + id_bytes({1, 2}) +
-                               bytes_of({0x07, 0xc4, 16}) + id_bytes({3, 4});
+                               bytes_of({0xff, 0x91, 0x94, 0x01, 0xc4, 16}) + id_bytes({1, 2}) + bytes_of({0x07, 0xc4, 16}) +
+                               id_bytes({3, 4});
   const Ping ping{300, {1, 2}, -1, {{RumourKind::suspect, {1, 2}, 7, {3, 4}, nullptr, nullptr, ""}}};
   EXPECT_EQ(encode_gossip(ping), expected);
 }
@@ -234,14 +233,10 @@ TEST(GossipCodec, WhatAKindNeedsIsThere) {
     EXPECT_NE(decoded.error().message.find(why), std::string::npos) << decoded.error().text();
     EXPECT_EQ(decoded.error().code, ErrorCode::damaged);
   };
-  refused(8, Gossip{{{RumourKind::alive, {1, 2}, 1, {}, nullptr, nullptr, ""}}},
-          "rumours.0: an alive without an identity");
-  refused(8, Gossip{{{RumourKind::fact, {1, 2}, 1, {}, nullptr, nullptr, ""}}},
-          "rumours.0: a fact without a value");
-  refused(8, Gossip{{{RumourKind::dead, {}, 1, {}, nullptr, nullptr, ""}}},
-          "rumours.0: a rumour about nobody");
-  refused(8, Gossip{{{RumourKind::alive, {1, 2}, 1, {}, fixed_identity(), nullptr, ""}}},
-          "a rumour with another's identity");
+  refused(8, Gossip{{{RumourKind::alive, {1, 2}, 1, {}, nullptr, nullptr, ""}}}, "rumours.0: an alive without an identity");
+  refused(8, Gossip{{{RumourKind::fact, {1, 2}, 1, {}, nullptr, nullptr, ""}}}, "rumours.0: a fact without a value");
+  refused(8, Gossip{{{RumourKind::dead, {}, 1, {}, nullptr, nullptr, ""}}}, "rumours.0: a rumour about nobody");
+  refused(8, Gossip{{{RumourKind::alive, {1, 2}, 1, {}, fixed_identity(), nullptr, ""}}}, "a rumour with another's identity");
   refused(1, Join{"lab", {}}, "an identity");
   refused(5, PingRequest{}, "without a target");
   refused(7, ProbeNow{}, "a probe of nobody");
@@ -275,12 +270,9 @@ TEST(GossipCodec, LimitsAreNamed) {
   refused(7, with([](Identity& x) { x.name = std::string(64, 'n'); }), "subject.name: longer than 63 bytes");
   refused(7, with([](Identity& x) { x.name = "a b"; }), "subject.name: not printable");
   refused(7, with([](Identity& x) { x.name = "a\x1b[2J"; }), "subject.name: not printable");
-  refused(7, with([](Identity& x) { x.address.ip = std::string(46, '1'); }),
-          "subject.ip: longer than 45 bytes");
-  refused(7, with([](Identity& x) { x.boot_id = std::string(65, 'b'); }),
-          "subject.boot_id: longer than 64 bytes");
-  refused(7, with([](Identity& x) { x.key_print = std::string(65, 'b'); }),
-          "subject.key_print: longer than 64 bytes");
+  refused(7, with([](Identity& x) { x.address.ip = std::string(46, '1'); }), "subject.ip: longer than 45 bytes");
+  refused(7, with([](Identity& x) { x.boot_id = std::string(65, 'b'); }), "subject.boot_id: longer than 64 bytes");
+  refused(7, with([](Identity& x) { x.key_print = std::string(65, 'b'); }), "subject.key_print: longer than 64 bytes");
   Rumour fact{RumourKind::fact, {1, 2}, 0, {}, nullptr, nullptr, ""};
   fact.fact = std::make_shared<const Fact>(Fact{FactKey::free, 1, std::string(kFactBytes, 'v')});
   EXPECT_TRUE(decode_gossip(8, encode_gossip(Gossip{{fact}})));
@@ -291,8 +283,7 @@ TEST(GossipCodec, LimitsAreNamed) {
   ASSERT_FALSE(large);
   EXPECT_EQ(large.error().code, ErrorCode::limit);
   EXPECT_TRUE(decode_gossip(11, encode_gossip(SyncRows{{}, std::vector<MemberId>(kRowsPerMessage, {1, 2})})));
-  EXPECT_FALSE(
-      decode_gossip(11, encode_gossip(SyncRows{{}, std::vector<MemberId>(kRowsPerMessage + 1, {1, 2})})));
+  EXPECT_FALSE(decode_gossip(11, encode_gossip(SyncRows{{}, std::vector<MemberId>(kRowsPerMessage + 1, {1, 2})})));
 }
 
 // Everybody would follow such a number to its end, where the next one is 0.
@@ -314,15 +305,12 @@ TEST(GossipCodec, NumbersThatOnlyGrowHaveAnEnd) {
     row.incarnation = number;
     EXPECT_EQ(refused(11, SyncRows{{row}, {}}, "rows.0: a row's incarnation out of range"), beyond);
     EXPECT_EQ(refused(1, Join{"lab", row}, "a row's incarnation out of range"), beyond);
-    EXPECT_EQ(refused(2, JoinReply{"", {1, 2}, number, "", {}}, "the accused incarnation out of range"),
-              beyond);
+    EXPECT_EQ(refused(2, JoinReply{"", {1, 2}, number, "", {}}, "the accused incarnation out of range"), beyond);
   }
-  for (const std::uint64_t version :
-       {std::uint64_t{1}, kMostFactVersion, std::uint64_t{0}, kMostFactVersion + 1, ~std::uint64_t{0}}) {
+  for (const std::uint64_t version : {std::uint64_t{1}, kMostFactVersion, std::uint64_t{0}, kMostFactVersion + 1, ~std::uint64_t{0}}) {
     const bool outside = version == 0 || version > kMostFactVersion;
     const auto fact = std::make_shared<const Fact>(Fact{FactKey::free, version, "v"});
-    EXPECT_EQ(refused(8, Gossip{{{RumourKind::fact, {1, 2}, 0, {}, nullptr, fact, ""}}},
-                      "rumours.0.fact: a fact's version out of range"),
+    EXPECT_EQ(refused(8, Gossip{{{RumourKind::fact, {1, 2}, 0, {}, nullptr, fact, ""}}}, "rumours.0.fact: a fact's version out of range"),
               outside);
     Row row = fixed_row();
     row.facts = {fact};
@@ -342,20 +330,16 @@ TEST(GossipCodec, ReasonsAreCutAndMadePrintable) {
 TEST(GossipCodec, HostileBytesAreRefused) {
   const std::string deep(100, '\x91');
   for (const std::string& bytes :
-       {std::string(), bytes_of({0xc0}), bytes_of({0x80}), bytes_of({0xc1}),
-        bytes_of({0xdd, 0xff, 0xff, 0xff, 0xff}), bytes_of({0x91, 0xdd, 0xff, 0xff, 0xff, 0xff}),
-        bytes_of({0x91, 0xc6, 0xff, 0xff, 0xff, 0xff}), bytes_of({0xd4, 0x01, 0x00}), deep + bytes_of({0xc0}),
-        bytes_of({0x90, 0x90})})
-    for (std::uint16_t type = 1; type <= kGossipTypes; ++type)
-      EXPECT_FALSE(decode_gossip(type, bytes)) << type;
-  for (const std::uint16_t type :
-       {std::uint16_t{0}, std::uint16_t{12}, std::uint16_t{64}, std::uint16_t{65535}})
+       {std::string(), bytes_of({0xc0}), bytes_of({0x80}), bytes_of({0xc1}), bytes_of({0xdd, 0xff, 0xff, 0xff, 0xff}),
+        bytes_of({0x91, 0xdd, 0xff, 0xff, 0xff, 0xff}), bytes_of({0x91, 0xc6, 0xff, 0xff, 0xff, 0xff}), bytes_of({0xd4, 0x01, 0x00}),
+        deep + bytes_of({0xc0}), bytes_of({0x90, 0x90})})
+    for (std::uint16_t type = 1; type <= kGossipTypes; ++type) EXPECT_FALSE(decode_gossip(type, bytes)) << type;
+  for (const std::uint16_t type : {std::uint16_t{0}, std::uint16_t{12}, std::uint16_t{64}, std::uint16_t{65535}})
     EXPECT_FALSE(decode_gossip(type, bytes_of({0x90}))) << type;
-  EXPECT_FALSE(decode_gossip(kNackType, bytes_of({0x91, 0xff})));                    // negative
-  EXPECT_FALSE(decode_gossip(kNackType, bytes_of({0x91, 0xca, 0x3f, 0x80, 0, 0})));  // a float
-  EXPECT_FALSE(
-      decode_gossip(10, bytes_of({0x91, 0x91, 0xce, 0x00, 0x01, 0x00, 0x00})));  // a bucket above 65535
-  EXPECT_FALSE(decode_gossip(3, bytes_of({0x92, 0x01, 0xc4, 3, 1, 2, 3})));      // an id of 3 bytes
+  EXPECT_FALSE(decode_gossip(kNackType, bytes_of({0x91, 0xff})));                         // negative
+  EXPECT_FALSE(decode_gossip(kNackType, bytes_of({0x91, 0xca, 0x3f, 0x80, 0, 0})));       // a float
+  EXPECT_FALSE(decode_gossip(10, bytes_of({0x91, 0x91, 0xce, 0x00, 0x01, 0x00, 0x00})));  // a bucket above 65535
+  EXPECT_FALSE(decode_gossip(3, bytes_of({0x92, 0x01, 0xc4, 3, 1, 2, 3})));               // an id of 3 bytes
 }
 
 TEST(GossipCodec, LanesAreOfTheType) {

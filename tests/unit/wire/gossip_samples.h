@@ -28,8 +28,8 @@ bool same(const std::shared_ptr<const T>& a, const std::shared_ptr<const T>& b) 
   return a && b ? *a == *b : a == b;
 }
 inline bool same(const Rumour& a, const Rumour& b) {
-  return a.kind == b.kind && a.subject == b.subject && a.incarnation == b.incarnation && a.from == b.from &&
-         same(a.identity, b.identity) && same(a.fact, b.fact) && a.reason == b.reason;
+  return a.kind == b.kind && a.subject == b.subject && a.incarnation == b.incarnation && a.from == b.from && same(a.identity, b.identity) &&
+         same(a.fact, b.fact) && a.reason == b.reason;
 }
 inline bool same(const RowSummary& a, const RowSummary& b) {
   return a.id == b.id && a.incarnation == b.incarnation && a.state == b.state && a.facts_hash == b.facts_hash;
@@ -37,8 +37,8 @@ inline bool same(const RowSummary& a, const RowSummary& b) {
 template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b);
 inline bool same(const Row& a, const Row& b) {
-  return a.state == b.state && a.incarnation == b.incarnation && same(a.identity, b.identity) &&
-         same(a.facts, b.facts) && a.gone_ms == b.gone_ms;
+  return a.state == b.state && a.incarnation == b.incarnation && same(a.identity, b.identity) && same(a.facts, b.facts) &&
+         a.gone_ms == b.gone_ms;
 }
 template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
@@ -47,43 +47,29 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
     if (!same(a[i], b[i])) return false;
   return true;
 }
-inline bool same(const Join& a, const Join& b) {
-  return a.cluster_name == b.cluster_name && same(a.self, b.self);
-}
+inline bool same(const Join& a, const Join& b) { return a.cluster_name == b.cluster_name && same(a.self, b.self); }
 inline bool same(const JoinReply& a, const JoinReply& b) {
-  return a.refused == b.refused && a.cluster_id == b.cluster_id && a.accused == b.accused &&
-         a.observed_ip == b.observed_ip && same(a.rows, b.rows);
+  return a.refused == b.refused && a.cluster_id == b.cluster_id && a.accused == b.accused && a.observed_ip == b.observed_ip &&
+         same(a.rows, b.rows);
 }
 inline bool same(const Ping& a, const Ping& b) {
   return a.sequence == b.sequence && a.target == b.target && a.sent == b.sent && same(a.rumours, b.rumours);
 }
 inline bool same(const Pong& a, const Pong& b) {
-  return a.sequence == b.sequence && a.target == b.target && a.incarnation == b.incarnation &&
-         a.boot_hash == b.boot_hash && a.sent == b.sent && a.observed_ip == b.observed_ip &&
-         same(a.rumours, b.rumours);
+  return a.sequence == b.sequence && a.target == b.target && a.incarnation == b.incarnation && a.boot_hash == b.boot_hash &&
+         a.sent == b.sent && a.observed_ip == b.observed_ip && same(a.rumours, b.rumours);
 }
 inline bool same(const PingRequest& a, const PingRequest& b) {
-  return a.sequence == b.sequence && same(a.target, b.target) && a.incarnation == b.incarnation &&
-         same(a.rumours, b.rumours);
+  return a.sequence == b.sequence && same(a.target, b.target) && a.incarnation == b.incarnation && same(a.rumours, b.rumours);
 }
-inline bool same(const Nack& a, const Nack& b) {
-  return a.sequence == b.sequence;
-}
-inline bool same(const ProbeNow& a, const ProbeNow& b) {
-  return same(a.subject, b.subject) && a.incarnation == b.incarnation;
-}
-inline bool same(const Gossip& a, const Gossip& b) {
-  return same(a.rumours, b.rumours);
-}
-inline bool same(const SyncRoot& a, const SyncRoot& b) {
-  return a.root == b.root && a.buckets == b.buckets && a.reply == b.reply;
-}
+inline bool same(const Nack& a, const Nack& b) { return a.sequence == b.sequence; }
+inline bool same(const ProbeNow& a, const ProbeNow& b) { return same(a.subject, b.subject) && a.incarnation == b.incarnation; }
+inline bool same(const Gossip& a, const Gossip& b) { return same(a.rumours, b.rumours); }
+inline bool same(const SyncRoot& a, const SyncRoot& b) { return a.root == b.root && a.buckets == b.buckets && a.reply == b.reply; }
 inline bool same(const SyncSummaries& a, const SyncSummaries& b) {
   return a.buckets == b.buckets && same(a.rows, b.rows) && a.reply == b.reply;
 }
-inline bool same(const SyncRows& a, const SyncRows& b) {
-  return same(a.rows, b.rows) && a.wanted == b.wanted;
-}
+inline bool same(const SyncRows& a, const SyncRows& b) { return same(a.rows, b.rows) && a.wanted == b.wanted; }
 inline bool same_body(const GossipBody& a, const GossipBody& b) {
   const auto equal = [&b](const auto& x) { return same(x, std::get<std::decay_t<decltype(x)>>(b)); };
   return a.index() == b.index() && std::visit(equal, a);
@@ -153,28 +139,17 @@ class GossipSampler {
 
   GossipBody body(std::uint16_t type) {
     switch (type) {
-      case 1:
-        return Join{word(63), row()};
-      case 2:
-        return JoinReply{prose(256), id(), incarnation(), word(45), some(&GossipSampler::row)};
-      case 3:
-        return Ping{number(), id(), integer(), rumours(), number() % 2 == 1};
-      case 4:
-        return Pong{number(), id(), number(), number(), integer(), word(45), rumours()};
-      case 5:
-        return PingRequest{number(), identity(), number(), rumours()};
-      case 6:
-        return Nack{number()};
-      case 7:
-        return ProbeNow{identity(), number()};
-      case 8:
-        return Gossip{rumours()};
-      case 9:
-        return SyncRoot{number(), some(&GossipSampler::number), rng_.chance(1, 2)};
-      case 10:
-        return SyncSummaries{some(&GossipSampler::small), some(&GossipSampler::summary), rng_.chance(1, 2)};
-      default:
-        return SyncRows{some(&GossipSampler::row), some(&GossipSampler::somebody)};
+      case 1: return Join{word(63), row()};
+      case 2: return JoinReply{prose(256), id(), incarnation(), word(45), some(&GossipSampler::row)};
+      case 3: return Ping{number(), id(), integer(), rumours(), number() % 2 == 1};
+      case 4: return Pong{number(), id(), number(), number(), integer(), word(45), rumours()};
+      case 5: return PingRequest{number(), identity(), number(), rumours()};
+      case 6: return Nack{number()};
+      case 7: return ProbeNow{identity(), number()};
+      case 8: return Gossip{rumours()};
+      case 9: return SyncRoot{number(), some(&GossipSampler::number), rng_.chance(1, 2)};
+      case 10: return SyncSummaries{some(&GossipSampler::small), some(&GossipSampler::summary), rng_.chance(1, 2)};
+      default: return SyncRows{some(&GossipSampler::row), some(&GossipSampler::somebody)};
     }
   }
   // Near the borders of msgpack's widths more often than not.
@@ -192,15 +167,14 @@ class GossipSampler {
   MemberId somebody() { return {number(), number() | 1}; }
   MemberId id() { return rng_.chance(1, 4) ? MemberId{} : somebody(); }
   IdentityPtr identity() {
-    return std::make_shared<const Identity>(Identity{
-        somebody(), "n" + word(62), {word(45), small()}, word(64), number(), small(), small(), word(64)});
+    return std::make_shared<const Identity>(
+        Identity{somebody(), "n" + word(62), {word(45), small()}, word(64), number(), small(), small(), word(64)});
   }
   Rumour rumour() {
     Rumour out;
     out.kind = static_cast<RumourKind>(rng_.below(static_cast<std::uint64_t>(enum_last(RumourKind{})) + 1));
     if (out.kind == RumourKind::alive || rng_.chance(1, 8)) out.identity = identity();
-    if (out.kind == RumourKind::fact || rng_.chance(1, 8))
-      out.fact = fact(static_cast<FactKey>(rng_.below(kFactKeys)));
+    if (out.kind == RumourKind::fact || rng_.chance(1, 8)) out.fact = fact(static_cast<FactKey>(rng_.below(kFactKeys)));
     out.subject = out.identity ? out.identity->id : somebody();
     out.incarnation = incarnation();
     out.from = id();
@@ -218,18 +192,13 @@ class GossipSampler {
     return out;
   }
   PeerHeader header() {
-    return {kPeerFormat, static_cast<std::uint16_t>(1 + rng_.below(kGossipTypes)),
-            id(),        somebody(),
-            number(),    number(),
-            number()};
+    return {kPeerFormat, static_cast<std::uint16_t>(1 + rng_.below(kGossipTypes)), id(), somebody(), number(), number(), number()};
   }
 
  private:
   static constexpr std::uint64_t kMost = 20;  // beyond 15 elements a list's head is longer
 
-  MemberState state() {
-    return static_cast<MemberState>(rng_.below(static_cast<std::uint64_t>(enum_last(MemberState{})) + 1));
-  }
+  MemberState state() { return static_cast<MemberState>(rng_.below(static_cast<std::uint64_t>(enum_last(MemberState{})) + 1)); }
   RowSummary summary() { return {somebody(), number(), state(), number()}; }
   FactPtr fact(FactKey key) {
     std::string value;
@@ -241,8 +210,7 @@ class GossipSampler {
   template <class T>
   std::vector<T> some(T (GossipSampler::*draw)()) {
     std::vector<T> out;
-    for (std::uint64_t n = rng_.chance(1, 2) ? rng_.below(3) : rng_.below(kMost); n > 0; --n)
-      out.push_back((this->*draw)());
+    for (std::uint64_t n = rng_.chance(1, 2) ? rng_.below(3) : rng_.below(kMost); n > 0; --n) out.push_back((this->*draw)());
     return out;
   }
   std::string word(std::size_t limit) { return text(limit, '!'); }
@@ -250,8 +218,7 @@ class GossipSampler {
   std::string text(std::size_t limit, char lowest) {
     std::string out;
     for (std::uint64_t n = rng_.chance(1, 3) ? 0 : rng_.below(limit + 1); n > 0; --n)
-      out.push_back(static_cast<char>(
-          lowest + static_cast<char>(rng_.below(static_cast<std::uint64_t>('~' - lowest) + 1))));
+      out.push_back(static_cast<char>(lowest + static_cast<char>(rng_.below(static_cast<std::uint64_t>('~' - lowest) + 1))));
     return out;
   }
 

@@ -21,9 +21,7 @@ std::string line(const std::string& public_key, const std::string& secret_key) {
 }
 const std::string kA(64, 'a'), kB(64, 'B'), kSecret = "5ec2e7" + std::string(58, '0');
 
-TEST(KeyFile, TheFirstLineSaysWhatItIs) {
-  EXPECT_TRUE(render_key_file({key_of(1)}).starts_with("# dtrain cluster key. "));
-}
+TEST(KeyFile, TheFirstLineSaysWhatItIs) { EXPECT_TRUE(render_key_file({key_of(1)}).starts_with("# dtrain cluster key. ")); }
 
 RC_GTEST_PROP(KeyFile, SurvivesARoundTrip, (std::uint64_t seed)) {
   std::vector<KeyText> keys;
@@ -38,8 +36,7 @@ RC_GTEST_PROP(KeyFile, SurvivesARoundTrip, (std::uint64_t seed)) {
 }
 
 TEST(KeyFile, CommentsBlanksAndLineEndsDoNotMatter) {
-  const auto read = parse_key_file("# a\r\n\n  \t\n  dtrain-key-v1\t" + kA + "  " + kB + "\r\n#b\n" +
-                                   "dtrain-key-v1 " + kB + " " + kA);
+  const auto read = parse_key_file("# a\r\n\n  \t\n  dtrain-key-v1\t" + kA + "  " + kB + "\r\n#b\n" + "dtrain-key-v1 " + kB + " " + kA);
   ASSERT_TRUE(read) << read.error().text();
   ASSERT_EQ(read->size(), 2u);
   EXPECT_EQ((*read)[0].public_key[0], 0xaa);

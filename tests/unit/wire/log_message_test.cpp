@@ -13,9 +13,7 @@
 namespace dtrain::test {
 namespace {
 
-Forward fixed_forward() {
-  return {{0x1122, 0x3344}, 70'000, 1, "an encoded command"};
-}
+Forward fixed_forward() { return {{0x1122, 0x3344}, 70'000, 1, "an encoded command"}; }
 
 const AssignmentId kAssignment{17, 2, {"ps", 3}};
 LeaseRequest fixed_request() { return {kAssignment, 4, 0x1122334455667788}; }

@@ -19,15 +19,9 @@ namespace {
 const MemberId kSelf{9, 9}, kOurs{0x1111111111111111, 0x2222222222222222}, kTheirs{5, 5};
 constexpr std::uint16_t kJoinType = 1, kJoinReplyType = 2, kPingType = 3, kSyncRowsType = 11;
 
-LinkAuth plain() {
-  return {};
-}
-LinkAuth join_link() {
-  return {true, true, {}};
-}
-LinkAuth key_of(const MemberId& node) {
-  return {true, false, node};
-}
+LinkAuth plain() { return {}; }
+LinkAuth join_link() { return {true, true, {}}; }
+LinkAuth key_of(const MemberId& node) { return {true, false, node}; }
 
 PeerHeader header_of(std::uint16_t type, const MemberId& cluster = kOurs) {
   PeerHeader header = fixed_header();
@@ -35,8 +29,7 @@ PeerHeader header_of(std::uint16_t type, const MemberId& cluster = kOurs) {
   header.cluster = cluster;
   return header;
 }
-std::string verdict(const PeerHeader& header, const LinkAuth& auth, const MemberId& cluster = kOurs,
-                    std::size_t body = 10) {
+std::string verdict(const PeerHeader& header, const LinkAuth& auth, const MemberId& cluster = kOurs, std::size_t body = 10) {
   const CheckedHeader checked = check_header(encode_header(header), body, kSelf, cluster, auth);
   return checked.ok ? "ok" : to_string(checked.drop);
 }
@@ -147,8 +140,7 @@ TEST(PeerHeader, MalformedOnesAreDropped) {
     EXPECT_FALSE(checked.ok);
     return checked.drop;
   };
-  for (std::size_t size = 0; size < good.size(); ++size)
-    EXPECT_EQ(drop(good.substr(0, size)), Drop::malformed) << size;
+  for (std::size_t size = 0; size < good.size(); ++size) EXPECT_EQ(drop(good.substr(0, size)), Drop::malformed) << size;
   EXPECT_EQ(drop(good + std::string(1, '\0')), Drop::malformed);
   EXPECT_EQ(drop("GET / HTTP/1.1\r\n\r\n"), Drop::malformed);
   std::string magic = good;

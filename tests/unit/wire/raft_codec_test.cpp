@@ -58,8 +58,8 @@ TEST(RaftCodec, EveryBodyHasItsGoldenBytes) {
 TEST(RaftCodec, AHeartbeatReadsAsTheProtocolSays) {
   // [[[history number, id], term, [life, mark]], [round, prev index, prev term, commit]]
   const RaftMessage beat{{{1, {0, 5}}, 7, {9, 9}, {2, 3}}, AppendRequest{4, 3, 2, 1, {}, {}}};
-  EXPECT_EQ(encode_raft(beat), bytes_of({0x92, 0x93, 0x92, 1, 0xc4, 16, 0, 0,    0, 0, 0,    0, 0, 0, 0, 0,
-                                         0,    0,    0,    0, 0,    5,  7, 0x92, 2, 3, 0x94, 4, 3, 2, 1}));
+  EXPECT_EQ(encode_raft(beat),
+            bytes_of({0x92, 0x93, 0x92, 1, 0xc4, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 7, 0x92, 2, 3, 0x94, 4, 3, 2, 1}));
 }
 
 TEST(RaftCodec, EveryMessageSurvivesARoundTrip) {
@@ -95,17 +95,14 @@ TEST(RaftCodec, CutOrChangedBytesAreReadOrRefused) {
 }
 
 TEST(RaftCodec, WhatCannotBeIsRefused) {
-  const auto entry = [](std::uint64_t term, Duration elapsed) {
-    return LogEntry{0, term, "", EntryKind::command, elapsed};
-  };
+  const auto entry = [](std::uint64_t term, Duration elapsed) { return LogEntry{0, term, "", EntryKind::command, elapsed}; };
   expect_refused(VoteRequest{false, kMostTerm + 1, 1, 1}, "a vote request out of range");
   expect_refused(VoteRequest{false, 1, kMostIndex + 1, 1}, "a vote request out of range");
   expect_refused(AppendRequest{1, kMostIndex, 1, 1, {}, {}}, "an append request out of range");
   expect_refused(AppendRequest{1, 1, 1, 1, Duration(-1), {}}, "an append request out of range");
   expect_refused(AppendRequest{1, 1, 5, 1, {}, {entry(4, {})}}, "entries of terms out of order");
   expect_refused(AppendRequest{1, 1, 0, 1, {}, {entry(0, {})}}, "entries of terms out of order");
-  expect_refused(AppendRequest{1, 1, 1, 1, {}, {entry(2, 2s), entry(2, 1s)}},
-                 "entries of times out of order");
+  expect_refused(AppendRequest{1, 1, 1, 1, {}, {entry(2, 2s), entry(2, 1s)}}, "entries of times out of order");
   expect_refused(AppendRequest{1, 1, 1, 1, {}, {entry(2, Duration(-5))}}, "entries of times out of order");
   LogEntry newer = entry(2, {});
   newer.kind = static_cast<EntryKind>(200);  // were it skipped, the next would take its place
@@ -118,36 +115,23 @@ TEST(RaftCodec, WhatCannotBeIsRefused) {
   expect_refused(SnapshotChunk{1, 1, 1, good, {}, {}, 4, 2, "abc"}, "a chunk behind the end");
   expect_refused(SnapshotChunk{1, 1, 1, {{{2, 2}, {1, 1}}, {}}, {}, {}, 1, 0, ""}, "members out of order");
   expect_refused(SnapshotChunk{1, 1, 1, {{{1, 1}, {1, 1}}, {}}, {}, {}, 1, 0, ""}, "members out of order");
-  expect_refused(SnapshotChunk{1, 1, 1, {{{1, 1}}, {{1, 1}}}, {}, {}, 1, 0, ""},
-                 "a member that votes and learns");
+  expect_refused(SnapshotChunk{1, 1, 1, {{{1, 1}}, {{1, 1}}}, {}, {}, 1, 0, ""}, "a member that votes and learns");
   RaftHeader far = fixed_raft_header();
   far.term = kMostTerm + 1;
   EXPECT_FALSE(decode_raft(kFirstRaftType, {1, 1}, encode_raft({far, VoteRequest{}})));
 }
 
 TEST(RaftCodec, LimitsAreNamed) {
-  const auto append = [](std::vector<LogEntry> entries) {
-    return AppendRequest{1, 1, 1, 1, {}, std::move(entries)};
-  };
-  const LogEntry large{0, 1, std::string(kEntryBytes, 'x'), EntryKind::command, {}},
-      small{0, 1, "", EntryKind::command, {}};
+  const auto append = [](std::vector<LogEntry> entries) { return AppendRequest{1, 1, 1, 1, {}, std::move(entries)}; };
+  const LogEntry large{0, 1, std::string(kEntryBytes, 'x'), EntryKind::command, {}}, small{0, 1, "", EntryKind::command, {}};
   EXPECT_EQ(refusal(kAppendRequest, append({large})), "accepted");
   LogEntry larger = large;
   larger.payload += "x";
   expect_refused(append({larger}), "payload: longer than 2097152 bytes");
   expect_refused(append({large, large}), "longer than 2162688 bytes");
   EXPECT_EQ(refusal(kAppendRequest, append(std::vector<LogEntry>(kEntriesPerMessage, small))), "accepted");
-  EXPECT_NE(refusal(kAppendRequest, append(std::vector<LogEntry>(kEntriesPerMessage + 1, small))),
-            "accepted");
-  SnapshotChunk chunk{1,
-                      1,
-                      1,
-                      fixed_configuration(),
-                      {},
-                      {},
-                      kSnapshotChunkBytes + 1,
-                      0,
-                      std::string(kSnapshotChunkBytes, 'x')};
+  EXPECT_NE(refusal(kAppendRequest, append(std::vector<LogEntry>(kEntriesPerMessage + 1, small))), "accepted");
+  SnapshotChunk chunk{1, 1, 1, fixed_configuration(), {}, {}, kSnapshotChunkBytes + 1, 0, std::string(kSnapshotChunkBytes, 'x')};
   EXPECT_EQ(refusal(kSnapshotChunk, chunk), "accepted");
   chunk.bytes += "x";
   expect_refused(chunk, "bytes: longer than 1048576 bytes");
@@ -160,8 +144,7 @@ TEST(RaftCodec, LimitsAreNamed) {
   EXPECT_EQ(*all, full);
   Configuration crowd;
   for (std::uint64_t id = 1; id <= kMostVoters + 1; ++id) crowd.voters.push_back({id, id});
-  EXPECT_NE(decode_configuration(encode_configuration(crowd)).error().text().find("voters: more than 5"),
-            std::string::npos);
+  EXPECT_NE(decode_configuration(encode_configuration(crowd)).error().text().find("voters: more than 5"), std::string::npos);
 }
 
 TEST(RaftCodec, OlderAndNewerPeersAreUnderstood) {
@@ -169,8 +152,7 @@ TEST(RaftCodec, OlderAndNewerPeersAreUnderstood) {
   const auto shorter = decode_raft(kFirstRaftType, {1, 1}, bytes_of({0x92, 0x90, 0x90}));
   ASSERT_TRUE(shorter) << shorter.error().text();
   EXPECT_EQ(std::get<VoteRequest>(shorter->body), VoteRequest{});
-  const auto longer =
-      decode_raft(kFirstRaftType, {1, 1}, bytes_of({0x93, 0x90, 0x95, 1, 4, 5, 6, 0xa1, 'x', 0x90}));
+  const auto longer = decode_raft(kFirstRaftType, {1, 1}, bytes_of({0x93, 0x90, 0x95, 1, 4, 5, 6, 0xa1, 'x', 0x90}));
   ASSERT_TRUE(longer) << longer.error().text();
   EXPECT_EQ(std::get<VoteRequest>(longer->body), (VoteRequest{true, 4, 5, 6}));
 }
@@ -178,11 +160,10 @@ TEST(RaftCodec, OlderAndNewerPeersAreUnderstood) {
 TEST(RaftCodec, HostileBytesAreRefused) {
   const std::string deep(100, '\x91');
   for (const std::string& bytes :
-       {std::string(), bytes_of({0xc0}), bytes_of({0x80}), bytes_of({0xc1}),
-        bytes_of({0xdd, 0xff, 0xff, 0xff, 0xff}),
+       {std::string(), bytes_of({0xc0}), bytes_of({0x80}), bytes_of({0xc1}), bytes_of({0xdd, 0xff, 0xff, 0xff, 0xff}),
         bytes_of({0x92, 0x90, 0x96, 1, 1, 1, 1, 1, 0xdd, 0xff, 0xff, 0xff, 0xff}), deep + bytes_of({0xc0}),
-        bytes_of({0x92, 0x90, 0x90, 0x90}), bytes_of({0x90}), bytes_of({0x91, 0x90}),
-        bytes_of({0x92, 0x90, 0xc0}), bytes_of({0x92, 0xc0, 0x90}), bytes_of({0x92, 0x91, 0x91, 0xff, 0x90})})
+        bytes_of({0x92, 0x90, 0x90, 0x90}), bytes_of({0x90}), bytes_of({0x91, 0x90}), bytes_of({0x92, 0x90, 0xc0}),
+        bytes_of({0x92, 0xc0, 0x90}), bytes_of({0x92, 0x91, 0x91, 0xff, 0x90})})
     for (std::uint16_t type = kFirstRaftType; type < kFirstRaftType + kRaftTypes; ++type)
       EXPECT_FALSE(decode_raft(type, {1, 1}, bytes)) << type;
   for (const std::uint16_t type : {0, 1, 63, 64 + static_cast<int>(kRaftTypes), 65535})

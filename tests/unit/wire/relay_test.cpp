@@ -30,8 +30,7 @@ void expect_refused(int which, std::string_view bytes) {
 // After an intended addition of a field: run once with DTRAIN_UPDATE_GOLDEN=1 and say in the commit why an old peer still
 // understands it.
 TEST(RelayCodec, GoldenBytes) {
-  for (const auto& [name, message] :
-       {std::pair<const char*, RelayMessage>{"open", kOpen}, {"data", kData}, {"close", kClose}}) {
+  for (const auto& [name, message] : {std::pair<const char*, RelayMessage>{"open", kOpen}, {"data", kData}, {"close", kClose}}) {
     const std::string encoded = encode_relay(message);
     const auto path = std::filesystem::path(DTRAIN_SOURCE_DIR) / "tests/golden/relay" / (std::string(name) + ".msgpack");
     if (std::getenv("DTRAIN_UPDATE_GOLDEN") != nullptr) std::ofstream(path, std::ios::binary) << encoded;

@@ -77,9 +77,13 @@ class Sampler {
     return value;
   }
   template <class T>
-  void operator()(const char*, T& field) { fill(field); }
+  void operator()(const char*, T& field) {
+    fill(field);
+  }
   template <class T>
-  void operator()(const char*, T& field, wire::Since) { fill(field); }
+  void operator()(const char*, T& field, wire::Since) {
+    fill(field);
+  }
 
  private:
   static constexpr std::uint64_t kMostElements = 3, kMostText = 40;

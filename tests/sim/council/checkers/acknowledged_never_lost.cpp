@@ -22,15 +22,13 @@ class AcknowledgedNeverLost final : public Checker {
     Acknowledged& known = acknowledged_[by];
     const auto at = known.index_of.find(operation.request);
     if (at == known.index_of.end())
-      return violation("request " + std::to_string(operation.request) +
-                       " was acknowledged and never carried out");
+      return violation("request " + std::to_string(operation.request) + " was acknowledged and never carried out");
     known.most = std::max(known.most, at->second);
   }
   void stepped(Slot slot) override {
     const raft::Raft& core = *world_.core(slot);
     if (core.role() != raft::Role::leader || core.term() <= of(slot).term) return;
-    of(slot).term =
-        core.term();  // of the newest leader: those of older terms may be behind and answer nobody
+    of(slot).term = core.term();  // of the newest leader: those of older terms may be behind and answer nobody
     judge(slot, core.last_index());
   }
   void at_rest() override {  // that the others are equal to the leader is another checker's
@@ -54,8 +52,8 @@ class AcknowledgedNeverLost final : public Checker {
   Acknowledged& of(Slot slot) { return acknowledged_[world_.core(slot)->history()]; }
   void judge(Slot slot, std::uint64_t index) {
     if (index < of(slot).most)
-      violation(world_.name(slot) + " has the log up to entry " + std::to_string(index) + "; entry " +
-                std::to_string(of(slot).most) + " was acknowledged");
+      violation(world_.name(slot) + " has the log up to entry " + std::to_string(index) + "; entry " + std::to_string(of(slot).most) +
+                " was acknowledged");
   }
 
   std::map<raft::History, Acknowledged> acknowledged_;
@@ -63,8 +61,6 @@ class AcknowledgedNeverLost final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> acknowledged_never_lost(WorldView& world) {
-  return std::make_unique<AcknowledgedNeverLost>(world);
-}
+std::unique_ptr<Checker> acknowledged_never_lost(WorldView& world) { return std::make_unique<AcknowledgedNeverLost>(world); }
 
 }  // namespace dtrain::sim::council

@@ -14,11 +14,10 @@ class AppliedOnce final : public Checker {
 
   void applied(Slot slot, const raft::LogEntry& entry, const RegisterMachine::Outcome& outcome) override {
     if (outcome.done != RegisterMachine::Done::executed) return;
-    const auto [at, fresh] =
-        index_of_.emplace(std::pair(world_.core(slot)->history(), outcome.request), entry.index);
+    const auto [at, fresh] = index_of_.emplace(std::pair(world_.core(slot)->history(), outcome.request), entry.index);
     if (!fresh && at->second != entry.index)
-      violation("request " + std::to_string(outcome.request) + " is carried out by entry " +
-                std::to_string(entry.index) + " and was by entry " + std::to_string(at->second));
+      violation("request " + std::to_string(outcome.request) + " is carried out by entry " + std::to_string(entry.index) +
+                " and was by entry " + std::to_string(at->second));
   }
 
  private:
@@ -27,8 +26,6 @@ class AppliedOnce final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> applied_once(WorldView& world) {
-  return std::make_unique<AppliedOnce>(world);
-}
+std::unique_ptr<Checker> applied_once(WorldView& world) { return std::make_unique<AppliedOnce>(world); }
 
 }  // namespace dtrain::sim::council

@@ -12,9 +12,7 @@ class ConfigurationIsTheLogs final : public Checker {
 
   void started(Slot slot) override { judge(slot); }
   // The disk has all of the log when something became durable and nothing more is under way.
-  void stepping(Slot, const raft::Input& input) override {
-    persisted_ = std::holds_alternative<raft::Persisted>(input);
-  }
+  void stepping(Slot, const raft::Input& input) override { persisted_ = std::holds_alternative<raft::Persisted>(input); }
   void stepped(Slot slot) override {
     if (persisted_ && !world_.persists(slot)) judge(slot);
   }
@@ -31,8 +29,6 @@ class ConfigurationIsTheLogs final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> configuration_is_the_logs(WorldView& world) {
-  return std::make_unique<ConfigurationIsTheLogs>(world);
-}
+std::unique_ptr<Checker> configuration_is_the_logs(WorldView& world) { return std::make_unique<ConfigurationIsTheLogs>(world); }
 
 }  // namespace dtrain::sim::council

@@ -22,14 +22,12 @@ class CutOffLeaderStepsDown final : public Checker {
     for (Slot slot = 0; slot < world_.slots(); ++slot) {
       const raft::Raft* core = world_.core(slot);
       const Truth& truth = world_.truth(slot);
-      if (!core || truth.paused || core->role() != raft::Role::leader || truth.cut_off_since == kNever)
-        continue;
+      if (!core || truth.paused || core->role() != raft::Role::leader || truth.cut_off_since == kNever) continue;
       const auto led = led_since_.find(slot);
       Instant since = std::max({truth.cut_off_since, truth.started, truth.resumed});
       if (led != led_since_.end()) since = std::max(since, led->second);  // a majority elected it: reach is looked at now and then
       if (world_.now() - since > world_.options().check_quorum * 2 + kGrace)
-        violation(world_.name(slot) + " still leads term " + std::to_string(core->term()) +
-                  ", cut off from every majority for " +
+        violation(world_.name(slot) + " still leads term " + std::to_string(core->term()) + ", cut off from every majority for " +
                   std::to_string((world_.now() - since).count() / 1'000'000) + " ms");
     }
   }
@@ -41,8 +39,6 @@ class CutOffLeaderStepsDown final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> cut_off_leader_steps_down(WorldView& world) {
-  return std::make_unique<CutOffLeaderStepsDown>(world);
-}
+std::unique_ptr<Checker> cut_off_leader_steps_down(WorldView& world) { return std::make_unique<CutOffLeaderStepsDown>(world); }
 
 }  // namespace dtrain::sim::council

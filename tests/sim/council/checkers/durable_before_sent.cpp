@@ -24,31 +24,25 @@ class DurableBeforeSent final : public Checker {
     const raft::Stored& disk = world_.disk(slot);
     const std::uint64_t term = send.message.header.term;
     if (disk.hard.term < term && promises(send.message.body))
-      return broken(slot, "speaks in term " + std::to_string(term) + ", term " +
-                              std::to_string(disk.hard.term) + " is on its disk");
+      return broken(slot, "speaks in term " + std::to_string(term) + ", term " + std::to_string(disk.hard.term) + " is on its disk");
     if (const auto* reply = std::get_if<wire::VoteReply>(&send.message.body)) {
       const bool later = disk.hard.term > reply->term;
-      if (!reply->pre && reply->granted && !later &&
-          (disk.hard.term != reply->term || disk.hard.voted_for() != send.to))
+      if (!reply->pre && reply->granted && !later && (disk.hard.term != reply->term || disk.hard.voted_for() != send.to))
         broken(slot, "grants a vote that is not on its disk");
     } else if (const auto* request = std::get_if<wire::VoteRequest>(&send.message.body)) {
-      if (!request->pre && disk.hard.term == request->term &&
-          disk.hard.voted_for() != send.message.header.sender)
+      if (!request->pre && disk.hard.term == request->term && disk.hard.voted_for() != send.message.header.sender)
         broken(slot, "is a candidate, and its own vote is not on its disk");
     } else if (const auto* appended = std::get_if<wire::AppendReply>(&send.message.body)) {
       if (appended->accepted && appended->match > last_index(disk))
-        broken(slot, "acknowledges entry " + std::to_string(appended->match) + ", entry " +
-                         std::to_string(last_index(disk)) + " is the last on its disk");
+        broken(slot, "acknowledges entry " + std::to_string(appended->match) + ", entry " + std::to_string(last_index(disk)) +
+                         " is the last on its disk");
     } else if (const auto* chunk = std::get_if<wire::SnapshotReply>(&send.message.body)) {
       if (chunk->done && last_index(disk) < chunk->index)
-        broken(slot, "acknowledges a snapshot of entry " + std::to_string(chunk->index) +
-                         " that is not on its disk");
-    } else if (const auto* welcome = std::get_if<wire::Welcome>(&send.message.body);
-               welcome && greeted_by_voter_[{slot, send.to}]) {
-      const auto known = std::find_if(disk.hard.lives.begin(), disk.hard.lives.end(),
-                                      [&](const raft::SeenLife& seen) { return seen.id() == send.to; });
-      if (known == disk.hard.lives.end() || known->life < welcome->yours)
-        broken(slot, "welcomes a life that is not on its disk");
+        broken(slot, "acknowledges a snapshot of entry " + std::to_string(chunk->index) + " that is not on its disk");
+    } else if (const auto* welcome = std::get_if<wire::Welcome>(&send.message.body); welcome && greeted_by_voter_[{slot, send.to}]) {
+      const auto known =
+          std::find_if(disk.hard.lives.begin(), disk.hard.lives.end(), [&](const raft::SeenLife& seen) { return seen.id() == send.to; });
+      if (known == disk.hard.lives.end() || known->life < welcome->yours) broken(slot, "welcomes a life that is not on its disk");
     }
   }
 
@@ -57,8 +51,7 @@ class DurableBeforeSent final : public Checker {
     const auto* reply = std::get_if<wire::VoteReply>(&body);
     const auto* request = std::get_if<wire::VoteRequest>(&body);
     return !std::holds_alternative<wire::Hello>(body) && !std::holds_alternative<wire::Welcome>(body) &&
-           !std::holds_alternative<wire::Fenced>(body) && !(reply && (reply->pre || !reply->granted)) &&
-           !(request && request->pre);
+           !std::holds_alternative<wire::Fenced>(body) && !(reply && (reply->pre || !reply->granted)) && !(request && request->pre);
   }
   static std::uint64_t last_index(const raft::Stored& disk) {
     return !disk.log.empty() ? disk.log.back().index : disk.snapshot ? disk.snapshot->index : 0;
@@ -70,8 +63,6 @@ class DurableBeforeSent final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> durable_before_sent(WorldView& world) {
-  return std::make_unique<DurableBeforeSent>(world);
-}
+std::unique_ptr<Checker> durable_before_sent(WorldView& world) { return std::make_unique<DurableBeforeSent>(world); }
 
 }  // namespace dtrain::sim::council

@@ -16,15 +16,14 @@ class ElapsedIsTrue final : public Checker {
     Ledger& ledger = ledgers_[world_.core(slot)->history()];
     if (entry.index == ledger.index + 1 || ledger.index == 0) {
       if (entry.elapsed < ledger.elapsed)
-        return violation("the ledger's time goes back by " + ms(ledger.elapsed - entry.elapsed) +
-                         " with entry " + std::to_string(entry.index));
+        return violation("the ledger's time goes back by " + ms(ledger.elapsed - entry.elapsed) + " with entry " +
+                         std::to_string(entry.index));
       ledger.index = entry.index;
       ledger.elapsed = entry.elapsed;
     }
     const Duration real = world_.now() - Instant{};
     if (entry.elapsed > real + real / kDriftPart + kGrace)
-      violation("by entry " + std::to_string(entry.index) + " " + ms(entry.elapsed) + " passed; in truth " +
-                ms(real) + " did");
+      violation("by entry " + std::to_string(entry.index) + " " + ms(entry.elapsed) + " passed; in truth " + ms(real) + " did");
   }
   void recovered(Slot slot, const raft::History& old) override {
     Ledger ledger = ledgers_[old];
@@ -46,8 +45,6 @@ class ElapsedIsTrue final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> elapsed_is_true(WorldView& world) {
-  return std::make_unique<ElapsedIsTrue>(world);
-}
+std::unique_ptr<Checker> elapsed_is_true(WorldView& world) { return std::make_unique<ElapsedIsTrue>(world); }
 
 }  // namespace dtrain::sim::council

@@ -20,15 +20,12 @@ class FailedDiskStaysMute final : public Checker {
     if (const auto* reply = std::get_if<wire::VoteReply>(&body)) return reply->granted;
     if (const auto* appended = std::get_if<wire::AppendReply>(&body)) return appended->accepted;
     if (const auto* request = std::get_if<wire::VoteRequest>(&body)) return !request->pre;
-    return std::holds_alternative<wire::AppendRequest>(body) ||
-           std::holds_alternative<wire::TimeoutNow>(body);
+    return std::holds_alternative<wire::AppendRequest>(body) || std::holds_alternative<wire::TimeoutNow>(body);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> failed_disk_stays_mute(WorldView& world) {
-  return std::make_unique<FailedDiskStaysMute>(world);
-}
+std::unique_ptr<Checker> failed_disk_stays_mute(WorldView& world) { return std::make_unique<FailedDiskStaysMute>(world); }
 
 }  // namespace dtrain::sim::council

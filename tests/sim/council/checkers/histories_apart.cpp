@@ -32,8 +32,7 @@ class HistoriesApart final : public Checker {
     sender_ = message.header.sender;
     life_ = message.header.life;
     term_ = message.header.term;
-    of_leader_ = std::holds_alternative<wire::AppendRequest>(message.body) ||
-                 std::holds_alternative<wire::SnapshotChunk>(message.body);
+    of_leader_ = std::holds_alternative<wire::AppendRequest>(message.body) || std::holds_alternative<wire::SnapshotChunk>(message.body);
     if (message.header.history.none() || core.history().none()) return;
     foreign_ = message.header.history != core.history();
     newer_ = core.history() < message.header.history;
@@ -78,8 +77,8 @@ class HistoriesApart final : public Checker {
     if (core.history().none()) return;
     const auto [at, fresh] = last_.emplace(slot, core.history());
     if (!fresh && at->second != core.history())
-      violation(world_.name(slot) + " was taken over from history " + std::to_string(at->second.number) +
-                " into history " + std::to_string(core.history().number));
+      violation(world_.name(slot) + " was taken over from history " + std::to_string(at->second.number) + " into history " +
+                std::to_string(core.history().number));
   }
 
   std::map<Slot, raft::History> last_;
@@ -92,8 +91,6 @@ class HistoriesApart final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> histories_apart(WorldView& world) {
-  return std::make_unique<HistoriesApart>(world);
-}
+std::unique_ptr<Checker> histories_apart(WorldView& world) { return std::make_unique<HistoriesApart>(world); }
 
 }  // namespace dtrain::sim::council

@@ -31,8 +31,6 @@ class LeaderAfterHealing final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> leader_after_healing(WorldView& world) {
-  return std::make_unique<LeaderAfterHealing>(world);
-}
+std::unique_ptr<Checker> leader_after_healing(WorldView& world) { return std::make_unique<LeaderAfterHealing>(world); }
 
 }  // namespace dtrain::sim::council

@@ -23,9 +23,8 @@ class LogsEqual final : public Checker {
       return;
     }
     if (!(first.entry == entry))
-      violation(world_.name(slot) + " commits entry " + std::to_string(entry.index) + " of term " +
-                std::to_string(entry.term) + ", " + world_.name(first.by) +
-                " committed another there, of term " + std::to_string(first.entry.term));
+      violation(world_.name(slot) + " commits entry " + std::to_string(entry.index) + " of term " + std::to_string(entry.term) + ", " +
+                world_.name(first.by) + " committed another there, of term " + std::to_string(first.entry.term));
   }
   void recovered(Slot slot, const raft::History& old) override {
     std::vector<Committed> log = logs_[old];
@@ -44,8 +43,6 @@ class LogsEqual final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> logs_equal(WorldView& world) {
-  return std::make_unique<LogsEqual>(world);
-}
+std::unique_ptr<Checker> logs_equal(WorldView& world) { return std::make_unique<LogsEqual>(world); }
 
 }  // namespace dtrain::sim::council

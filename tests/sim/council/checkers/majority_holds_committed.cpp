@@ -18,16 +18,14 @@ class MajorityHoldsCommitted final : public Checker {
     if (core.role() != raft::Role::leader || core.commit() == before_ || world_.any_disk_lost()) return;
     const std::uint64_t index = core.commit(), term = core.term_at(index);
     if (term != 0 && term != core.term())
-      return violation(world_.name(slot) + " leads term " + std::to_string(core.term()) +
-                       " and commits entry " + std::to_string(index) + " of term " + std::to_string(term) +
-                       " by itself");
+      return violation(world_.name(slot) + " leads term " + std::to_string(core.term()) + " and commits entry " + std::to_string(index) +
+                       " of term " + std::to_string(term) + " by itself");
     std::size_t holders = 0;
     for (const MemberId& id : core.configuration().voters)
       if (const auto voter = world_.slot_of(id); voter && holds(world_.disk(*voter), index, term)) ++holders;
     if (holders < core.configuration().voters.size() / 2 + 1)
-      violation(world_.name(slot) + " commits entry " + std::to_string(index) + " of term " +
-                std::to_string(term) + ", which " + std::to_string(holders) + " of " +
-                std::to_string(core.configuration().voters.size()) + " voters have");
+      violation(world_.name(slot) + " commits entry " + std::to_string(index) + " of term " + std::to_string(term) + ", which " +
+                std::to_string(holders) + " of " + std::to_string(core.configuration().voters.size()) + " voters have");
   }
 
  private:
@@ -42,8 +40,6 @@ class MajorityHoldsCommitted final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> majority_holds_committed(WorldView& world) {
-  return std::make_unique<MajorityHoldsCommitted>(world);
-}
+std::unique_ptr<Checker> majority_holds_committed(WorldView& world) { return std::make_unique<MajorityHoldsCommitted>(world); }
 
 }  // namespace dtrain::sim::council

@@ -11,7 +11,7 @@ class MemoryBounded final : public Checker {
   std::string_view name() const override { return "memory_bounded"; }
 
   void sampled() override {
-    const raft::Options& options = world_.options();
+    const raft::RaftOptions& options = world_.options();
     const std::uint64_t most = options.log_entries + options.proposals + kEntries;
     for (Slot slot = 0; slot < world_.slots(); ++slot) {
       const raft::Raft* core = world_.core(slot);
@@ -31,8 +31,6 @@ class MemoryBounded final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> memory_bounded(WorldView& world) {
-  return std::make_unique<MemoryBounded>(world);
-}
+std::unique_ptr<Checker> memory_bounded(WorldView& world) { return std::make_unique<MemoryBounded>(world); }
 
 }  // namespace dtrain::sim::council

@@ -31,18 +31,14 @@ class OneChangeAtATime final : public Checker {
       return;
     }
     if (last.configuration == core.configuration()) return;
-    if (!was_ready_)
-      violation(world_.name(slot) +
-                " changes the configuration before an entry of its own term is committed");
+    if (!was_ready_) violation(world_.name(slot) + " changes the configuration before an entry of its own term is committed");
     if (last.index > core.commit())
-      violation(world_.name(slot) + " changes the configuration while the one before, entry " +
-                std::to_string(last.index) + " at most, is not committed");
+      violation(world_.name(slot) + " changes the configuration while the one before, entry " + std::to_string(last.index) +
+                " at most, is not committed");
     std::vector<MemberId> differ;
-    std::set_symmetric_difference(last.configuration.voters.begin(), last.configuration.voters.end(),
-                                  core.configuration().voters.begin(), core.configuration().voters.end(),
-                                  std::back_inserter(differ));
-    if (differ.size() > 1)
-      violation(world_.name(slot) + " changes " + std::to_string(differ.size()) + " voters at once");
+    std::set_symmetric_difference(last.configuration.voters.begin(), last.configuration.voters.end(), core.configuration().voters.begin(),
+                                  core.configuration().voters.end(), std::back_inserter(differ));
+    if (differ.size() > 1) violation(world_.name(slot) + " changes " + std::to_string(differ.size()) + " voters at once");
     last = {core.term(), core.configuration(), core.last_index()};
   }
 
@@ -58,8 +54,6 @@ class OneChangeAtATime final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> one_change_at_a_time(WorldView& world) {
-  return std::make_unique<OneChangeAtATime>(world);
-}
+std::unique_ptr<Checker> one_change_at_a_time(WorldView& world) { return std::make_unique<OneChangeAtATime>(world); }
 
 }  // namespace dtrain::sim::council

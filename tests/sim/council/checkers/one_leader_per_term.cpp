@@ -17,8 +17,8 @@ class OneLeaderPerTerm final : public Checker {
     if (core.role() != raft::Role::leader) return;
     const auto [at, fresh] = leaders_.try_emplace(std::pair(core.history(), core.term()), core.id());
     if (!fresh && at->second != core.id())
-      violation(world_.name(slot) + " leads term " + std::to_string(core.term()) + " of history " +
-                std::to_string(core.history().number) + ", and another has led it");
+      violation(world_.name(slot) + " leads term " + std::to_string(core.term()) + " of history " + std::to_string(core.history().number) +
+                ", and another has led it");
   }
 
  private:
@@ -27,8 +27,6 @@ class OneLeaderPerTerm final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> one_leader_per_term(WorldView& world) {
-  return std::make_unique<OneLeaderPerTerm>(world);
-}
+std::unique_ptr<Checker> one_leader_per_term(WorldView& world) { return std::make_unique<OneLeaderPerTerm>(world); }
 
 }  // namespace dtrain::sim::council

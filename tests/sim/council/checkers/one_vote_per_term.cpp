@@ -15,8 +15,7 @@ class OneVotePerTerm final : public Checker {
 
   void sent(Slot slot, const raft::Send& send) override {
     const wire::RaftHeader& header = send.message.header;
-    if (const auto* reply = std::get_if<wire::VoteReply>(&send.message.body);
-        reply && !reply->pre && reply->granted)
+    if (const auto* reply = std::get_if<wire::VoteReply>(&send.message.body); reply && !reply->pre && reply->granted)
       votes(slot, header, reply->term, send.to);
     if (const auto* request = std::get_if<wire::VoteRequest>(&send.message.body); request && !request->pre)
       votes(slot, header, request->term, header.sender);
@@ -25,8 +24,7 @@ class OneVotePerTerm final : public Checker {
  private:
   void votes(Slot slot, const wire::RaftHeader& header, std::uint64_t term, const MemberId& candidate) {
     const auto [at, fresh] = votes_.emplace(std::tuple(header.history, header.sender, term), candidate);
-    if (!fresh && at->second != candidate)
-      violation(world_.name(slot) + " votes for a second candidate in term " + std::to_string(term));
+    if (!fresh && at->second != candidate) violation(world_.name(slot) + " votes for a second candidate in term " + std::to_string(term));
   }
 
   std::map<std::tuple<raft::History, MemberId, std::uint64_t>, MemberId> votes_;
@@ -34,8 +32,6 @@ class OneVotePerTerm final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> one_vote_per_term(WorldView& world) {
-  return std::make_unique<OneVotePerTerm>(world);
-}
+std::unique_ptr<Checker> one_vote_per_term(WorldView& world) { return std::make_unique<OneVotePerTerm>(world); }
 
 }  // namespace dtrain::sim::council

@@ -14,8 +14,7 @@ class RolledBackStaysMute final : public Checker {
 
   void sent(Slot slot, const raft::Send& send) override {
     if (world_.truth(slot).rolled_back && counts(send.message.body) && !knows_better(send))
-      violation(world_.name(slot) +
-                " was put back to an older copy of its disk, and votes, acknowledges or leads");
+      violation(world_.name(slot) + " was put back to an older copy of its disk, and votes, acknowledges or leads");
   }
 
  private:
@@ -30,18 +29,14 @@ class RolledBackStaysMute final : public Checker {
   }
   static bool counts(const wire::RaftBody& body) {
     if (const auto* reply = std::get_if<wire::VoteReply>(&body)) return reply->granted && !reply->pre;
-    if (const auto* appended = std::get_if<wire::AppendReply>(&body))
-      return appended->accepted && appended->match > 0;
+    if (const auto* appended = std::get_if<wire::AppendReply>(&body)) return appended->accepted && appended->match > 0;
     if (const auto* request = std::get_if<wire::VoteRequest>(&body)) return !request->pre;
-    return std::holds_alternative<wire::AppendRequest>(body) ||
-           std::holds_alternative<wire::TimeoutNow>(body);
+    return std::holds_alternative<wire::AppendRequest>(body) || std::holds_alternative<wire::TimeoutNow>(body);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> rolled_back_stays_mute(WorldView& world) {
-  return std::make_unique<RolledBackStaysMute>(world);
-}
+std::unique_ptr<Checker> rolled_back_stays_mute(WorldView& world) { return std::make_unique<RolledBackStaysMute>(world); }
 
 }  // namespace dtrain::sim::council

@@ -18,8 +18,8 @@ class StallsElectNobody final : public Checker {
       return;
     }
     if (core.term() > term_)
-      violation(world_.name(slot) + " is in term " + std::to_string(core.term()) + "; the leader of term " +
-                std::to_string(term_) + " was never away for long");
+      violation(world_.name(slot) + " is in term " + std::to_string(core.term()) + "; the leader of term " + std::to_string(term_) +
+                " was never away for long");
   }
   void at_rest() override {
     if (term_ == 0 && world_.only_stalls()) violation("nobody was ever elected");
@@ -31,8 +31,6 @@ class StallsElectNobody final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> stalls_elect_nobody(WorldView& world) {
-  return std::make_unique<StallsElectNobody>(world);
-}
+std::unique_ptr<Checker> stalls_elect_nobody(WorldView& world) { return std::make_unique<StallsElectNobody>(world); }
 
 }  // namespace dtrain::sim::council

@@ -17,8 +17,8 @@ class StatesEqual final : public Checker {
   void started(Slot slot) override { judge(slot); }
   void installed(Slot slot, const raft::StoredSnapshot& snapshot) override {
     if (world_.machine(slot).applied() != snapshot.index)
-      violation(world_.name(slot) + " is given a snapshot of entry " + std::to_string(snapshot.index) +
-                ", its state is of entry " + std::to_string(world_.machine(slot).applied()));
+      violation(world_.name(slot) + " is given a snapshot of entry " + std::to_string(snapshot.index) + ", its state is of entry " +
+                std::to_string(world_.machine(slot).applied()));
     judge(slot);
   }
   void applied(Slot slot, const raft::LogEntry&, const RegisterMachine::Outcome&) override { judge(slot); }
@@ -38,8 +38,7 @@ class StatesEqual final : public Checker {
     if (trails.size() <= index) trails.resize(index + 1);
     if (trails[index] == 0) trails[index] = machine.trail();
     if (trails[index] != machine.trail())
-      violation("the state of " + world_.name(slot) + " after entry " + std::to_string(index) +
-                " is not what another has there");
+      violation("the state of " + world_.name(slot) + " after entry " + std::to_string(index) + " is not what another has there");
   }
 
   std::map<raft::History, std::vector<std::uint64_t>> trails_;  // by index
@@ -47,8 +46,6 @@ class StatesEqual final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> states_equal(WorldView& world) {
-  return std::make_unique<StatesEqual>(world);
-}
+std::unique_ptr<Checker> states_equal(WorldView& world) { return std::make_unique<StatesEqual>(world); }
 
 }  // namespace dtrain::sim::council

@@ -29,19 +29,16 @@ class TermsNeedAMajority final : public Checker {
     const Instant now = world_.now();
     const Truth& truth = world_.truth(slot);
     Duration lately = world_.options().election_max * 2;
-    if (now - truth.resumed <= lately)
-      lately += truth.resumed - truth.stopped;  // what came meanwhile is read now
-    if (const auto told = handed_over_.find(slot); told != handed_over_.end() && now - told->second <= lately)
-      return;
+    if (now - truth.resumed <= lately) lately += truth.resumed - truth.stopped;  // what came meanwhile is read now
+    if (const auto told = handed_over_.find(slot); told != handed_over_.end() && now - told->second <= lately) return;
     std::size_t count = 0;
     for (const MemberId& id : core.configuration().voters) {
       const auto at = heard_[slot].find(id);
       if (id == core.id() || (at != heard_[slot].end() && now - at->second <= lately)) ++count;
     }
     if (count < core.configuration().voters.size() / 2 + 1)
-      violation(world_.name(slot) + " begins term " + std::to_string(core.term()) +
-                ", having heard lately from " + std::to_string(count) + " of " +
-                std::to_string(core.configuration().voters.size()) + " voters");
+      violation(world_.name(slot) + " begins term " + std::to_string(core.term()) + ", having heard lately from " + std::to_string(count) +
+                " of " + std::to_string(core.configuration().voters.size()) + " voters");
   }
 
  private:
@@ -53,8 +50,6 @@ class TermsNeedAMajority final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> terms_need_a_majority(WorldView& world) {
-  return std::make_unique<TermsNeedAMajority>(world);
-}
+std::unique_ptr<Checker> terms_need_a_majority(WorldView& world) { return std::make_unique<TermsNeedAMajority>(world); }
 
 }  // namespace dtrain::sim::council

@@ -4,8 +4,7 @@ namespace dtrain::sim::formation {
 
 CheckerList all_checkers(WorldView& world) {
   CheckerList list;
-  for (const Maker make :
-       {never_two_clusters, one_promise, said_is_durable, begins_with_all, begun_is_kept, converges})
+  for (const Maker make : {never_two_clusters, one_promise, said_is_durable, begins_with_all, begun_is_kept, converges})
     list.push_back(make(world));
   return list;
 }

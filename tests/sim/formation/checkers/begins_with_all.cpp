@@ -18,14 +18,12 @@ class BeginsWithAll final : public Checker {
     if (!promise.none()) promised_[promise.cluster].insert(world_.disk(slot).id);
     if (!persist.begin) return;
     const core::Founding& founding = *persist.begin;
-    if (!founding.has(world_.disk(slot).id))
-      violation(sim::formation::name(slot) + " begins a log that another has in its place");
+    if (!founding.has(world_.disk(slot).id)) violation(sim::formation::name(slot) + " begins a log that another has in its place");
     if (founding.members.size() * 2 <= world_.slots())
       violation(sim::formation::name(slot) + " begins a log of less than a majority of the founders");
     for (const core::Founder& founder : founding.members)
       if (!promised_[founding.cluster].contains(founder.id))
-        violation(sim::formation::name(slot) + " begins a log that " + sim::formation::name(founder.seat) +
-                  " has not promised");
+        violation(sim::formation::name(slot) + " begins a log that " + sim::formation::name(founder.seat) + " has not promised");
   }
 
  private:
@@ -34,8 +32,6 @@ class BeginsWithAll final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> begins_with_all(WorldView& world) {
-  return std::make_unique<BeginsWithAll>(world);
-}
+std::unique_ptr<Checker> begins_with_all(WorldView& world) { return std::make_unique<BeginsWithAll>(world); }
 
 }  // namespace dtrain::sim::formation

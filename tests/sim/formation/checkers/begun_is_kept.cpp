@@ -14,8 +14,8 @@ class BegunIsKept final : public Checker {
   void works(const core::Founding& founding) override { worked_.insert(founding.cluster); }
   void stored(Slot slot, const core::Record& before, const core::Persist& persist) override {
     if (persist.abandon && worked_.contains(before.promise.cluster))
-      violation(sim::formation::name(slot) + " gives up the log of cluster " +
-                before.promise.cluster.text().substr(0, 8) + ", which has worked");
+      violation(sim::formation::name(slot) + " gives up the log of cluster " + before.promise.cluster.text().substr(0, 8) +
+                ", which has worked");
   }
 
  private:
@@ -24,8 +24,6 @@ class BegunIsKept final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> begun_is_kept(WorldView& world) {
-  return std::make_unique<BegunIsKept>(world);
-}
+std::unique_ptr<Checker> begun_is_kept(WorldView& world) { return std::make_unique<BegunIsKept>(world); }
 
 }  // namespace dtrain::sim::formation

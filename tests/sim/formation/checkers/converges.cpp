@@ -16,8 +16,7 @@ class Converges final : public Checker {
       const Disk& disk = world_.disk(slot);
       const MemberId cluster = disk.log ? disk.log->cluster : disk.member;
       if (!works_.none() && cluster == works_) continue;
-      violation(sim::formation::name(slot) +
-                (cluster.none() ? " belongs to no cluster" : " belongs to a cluster that never worked") +
+      violation(sim::formation::name(slot) + (cluster.none() ? " belongs to no cluster" : " belongs to a cluster that never worked") +
                 ": " + world_.status(slot));
     }
   }
@@ -28,8 +27,6 @@ class Converges final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> converges(WorldView& world) {
-  return std::make_unique<Converges>(world);
-}
+std::unique_ptr<Checker> converges(WorldView& world) { return std::make_unique<Converges>(world); }
 
 }  // namespace dtrain::sim::formation

@@ -24,8 +24,6 @@ class NeverTwoClusters final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> never_two_clusters(WorldView& world) {
-  return std::make_unique<NeverTwoClusters>(world);
-}
+std::unique_ptr<Checker> never_two_clusters(WorldView& world) { return std::make_unique<NeverTwoClusters>(world); }
 
 }  // namespace dtrain::sim::formation

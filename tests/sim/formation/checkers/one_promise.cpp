@@ -19,15 +19,12 @@ class OnePromise final : public Checker {
     };
     if (!before.promise.none() && after.promise != before.promise && !withdrew(after, before.promise))
       violation(sim::formation::name(slot) + " forgets a promise without having withdrawn it");
-    if (!after.promise.none() && withdrew(before, after.promise))
-      violation(sim::formation::name(slot) + " promises what it withdrew");
+    if (!after.promise.none() && withdrew(before, after.promise)) violation(sim::formation::name(slot) + " promises what it withdrew");
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> one_promise(WorldView& world) {
-  return std::make_unique<OnePromise>(world);
-}
+std::unique_ptr<Checker> one_promise(WorldView& world) { return std::make_unique<OnePromise>(world); }
 
 }  // namespace dtrain::sim::formation

@@ -16,14 +16,13 @@ class AnswersAreOfTheNewest final : public Checker {
 
   void passed_on(const Instance& instance, std::uint64_t epoch, std::uint64_t follows) override {
     if (epoch < follows)
-      violation(sim::lease::name(instance) + " is given an answer of epoch " + std::to_string(epoch) +
-                ", and its host follows " + std::to_string(follows));
+      violation(sim::lease::name(instance) + " is given an answer of epoch " + std::to_string(epoch) + ", and its host follows " +
+                std::to_string(follows));
   }
   void answer_taken(const Instance& instance, std::uint64_t epoch) override {
     std::uint64_t& highest = shims_[instance.number];
     if (epoch < highest)
-      violation(sim::lease::name(instance) + " uses an answer of epoch " + std::to_string(epoch) + " after " +
-                std::to_string(highest));
+      violation(sim::lease::name(instance) + " uses an answer of epoch " + std::to_string(epoch) + " after " + std::to_string(highest));
     highest = std::max(highest, epoch);
   }
 
@@ -33,8 +32,6 @@ class AnswersAreOfTheNewest final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> answers_are_of_the_newest(WorldView& world) {
-  return std::make_unique<AnswersAreOfTheNewest>(world);
-}
+std::unique_ptr<Checker> answers_are_of_the_newest(WorldView& world) { return std::make_unique<AnswersAreOfTheNewest>(world); }
 
 }  // namespace dtrain::sim::lease

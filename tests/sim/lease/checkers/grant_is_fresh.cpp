@@ -17,8 +17,6 @@ class GrantIsFresh final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> grant_is_fresh(WorldView& world) {
-  return std::make_unique<GrantIsFresh>(world);
-}
+std::unique_ptr<Checker> grant_is_fresh(WorldView& world) { return std::make_unique<GrantIsFresh>(world); }
 
 }  // namespace dtrain::sim::lease

@@ -40,16 +40,13 @@ class NeverTwo final : public Checker {
       ++count;
       if (each.instance.number != instance.number) other = &each.instance;
     }
-    if (count > 1 && other != nullptr)
-      violation(sim::lease::name(instance) + " runs while " + sim::lease::name(*other) + " does");
+    if (count > 1 && other != nullptr) violation(sim::lease::name(instance) + " runs while " + sim::lease::name(*other) + " does");
   }
   std::vector<Running> running_;
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> never_two(WorldView& world) {
-  return std::make_unique<NeverTwo>(world);
-}
+std::unique_ptr<Checker> never_two(WorldView& world) { return std::make_unique<NeverTwo>(world); }
 
 }  // namespace dtrain::sim::lease

@@ -17,8 +17,7 @@ class NotFrozenForEver final : public Checker {
     if (!standing.empty()) return violation(sim::lease::name(standing.front()) + " still stands frozen");
     for (std::uint32_t task = 0; task < kTasks; ++task)
       if (running_[task] != 1)
-        return violation("task " + std::to_string(task) + " has " + std::to_string(running_[task]) +
-                         " running instances");
+        return violation("task " + std::to_string(task) + " has " + std::to_string(running_[task]) + " running instances");
   }
 
  private:
@@ -27,8 +26,6 @@ class NotFrozenForEver final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> not_frozen_for_ever(WorldView& world) {
-  return std::make_unique<NotFrozenForEver>(world);
-}
+std::unique_ptr<Checker> not_frozen_for_ever(WorldView& world) { return std::make_unique<NotFrozenForEver>(world); }
 
 }  // namespace dtrain::sim::lease

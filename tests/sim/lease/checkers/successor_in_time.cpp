@@ -36,8 +36,6 @@ class SuccessorInTime final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> successor_in_time(WorldView& world) {
-  return std::make_unique<SuccessorInTime>(world);
-}
+std::unique_ptr<Checker> successor_in_time(WorldView& world) { return std::make_unique<SuccessorInTime>(world); }
 
 }  // namespace dtrain::sim::lease

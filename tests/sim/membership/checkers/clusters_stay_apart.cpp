@@ -11,9 +11,7 @@ class ClustersStayApart final : public Checker {
   std::string_view name() const override { return "clusters_stay_apart"; }
 
   void changed(std::uint32_t slot, const gossip::Change& change) override {
-    if (change.kind == gossip::ChangeKind::fact || change.id.none() ||
-        change.kind == gossip::ChangeKind::conflict)
-      return;
+    if (change.kind == gossip::ChangeKind::fact || change.id.none() || change.kind == gossip::ChangeKind::conflict) return;
     const auto subjects = world_.slots_of(change.id);
     if (subjects.empty()) {
       violation(world_.name(slot) + " speaks of " + change.name + ", which never existed");
@@ -25,8 +23,6 @@ class ClustersStayApart final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> clusters_stay_apart(WorldView& world) {
-  return std::make_unique<ClustersStayApart>(world);
-}
+std::unique_ptr<Checker> clusters_stay_apart(WorldView& world) { return std::make_unique<ClustersStayApart>(world); }
 
 }  // namespace dtrain::sim::membership

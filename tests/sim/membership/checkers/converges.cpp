@@ -9,12 +9,9 @@
 namespace dtrain::sim::membership {
 namespace {
 
-constexpr std::uint32_t kObservers =
-    300;  // of a large cluster: enough to find what a share of the members has wrong
+constexpr std::uint32_t kObservers = 300;  // of a large cluster: enough to find what a share of the members has wrong
 
-const char* text(wire::MemberState state) {
-  return wire::to_string(state);
-}
+const char* text(wire::MemberState state) { return wire::to_string(state); }
 
 class Converges final : public Checker {
  public:
@@ -60,22 +57,19 @@ class Converges final : public Checker {
     }
   }
 
-  bool table_is_right(std::uint32_t slot, const std::map<MemberId, gossip::MemberView>& expected,
-                      std::map<MemberId, Gone>& gone) {
+  bool table_is_right(std::uint32_t slot, const std::map<MemberId, gossip::MemberView>& expected, std::map<MemberId, Gone>& gone) {
     std::size_t found = 0;
     std::string wrong;
     world_.each_seen(slot, [&](const gossip::MemberView& row) {
       if (!wrong.empty()) return;
       const auto self = expected.find(row.identity->id);
-      const std::string row_text =
-          row.identity->name + " " + text(row.state) + " incarnation " + std::to_string(row.incarnation);
+      const std::string row_text = row.identity->name + " " + text(row.state) + " incarnation " + std::to_string(row.incarnation);
       if (self == expected.end()) {
-        if (row.state == wire::MemberState::alive || row.state == wire::MemberState::suspect)
-          wrong = row_text + ", which does not run";
+        if (row.state == wire::MemberState::alive || row.state == wire::MemberState::suspect) wrong = row_text + ", which does not run";
         const auto [other, fresh] = gone.emplace(row.identity->id, Gone{row.state, row.incarnation, slot});
         if (!fresh && (other->second.state != row.state || other->second.incarnation != row.incarnation))
-          wrong = row_text + ", and " + world_.name(other->second.told_by) + " has it " +
-                  text(other->second.state) + " incarnation " + std::to_string(other->second.incarnation);
+          wrong = row_text + ", and " + world_.name(other->second.told_by) + " has it " + text(other->second.state) + " incarnation " +
+                  std::to_string(other->second.incarnation);
         return;
       }
       ++found;
@@ -83,12 +77,11 @@ class Converges final : public Checker {
         wrong = row_text + ", which is alive with incarnation " + std::to_string(self->second.incarnation);
       else if (!(*row.identity == *self->second.identity))
         wrong = row_text + " with another identity than its own: " + row.identity->address.text() + " life " +
-                std::to_string(row.identity->life) + ", is " + self->second.identity->address.text() +
-                " life " + std::to_string(self->second.identity->life);
+                std::to_string(row.identity->life) + ", is " + self->second.identity->address.text() + " life " +
+                std::to_string(self->second.identity->life);
       else
         for (std::size_t key = 0; key < wire::kFactKeys; ++key)
-          if (!same(row.facts[key], self->second.facts[key]))
-            wrong = row_text + " with another fact " + std::to_string(key);
+          if (!same(row.facts[key], self->second.facts[key])) wrong = row_text + " with another fact " + std::to_string(key);
     });
     if (wrong.empty() && found != expected.size()) {
       for (const auto& [id, self] : expected)
@@ -99,15 +92,11 @@ class Converges final : public Checker {
     return wrong.empty();
   }
 
-  static bool same(const wire::Fact* a, const wire::Fact* b) {
-    return a == nullptr || b == nullptr ? a == b : *a == *b;
-  }
+  static bool same(const wire::Fact* a, const wire::Fact* b) { return a == nullptr || b == nullptr ? a == b : *a == *b; }
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> converges(WorldView& world) {
-  return std::make_unique<Converges>(world);
-}
+std::unique_ptr<Checker> converges(WorldView& world) { return std::make_unique<Converges>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -30,14 +30,13 @@ class CrashKnownToAll final : public Checker {
     sweep();
     ends_.push_back(world_.now());
     while (world_.now() - ends_.front() > kTogether) ends_.pop_front();
-    if (ends_.size() > std::max<std::size_t>(3, world_.slots() / kMany))
-      crashes_.clear();  // after a mass crash too few witnesses are left
+    if (ends_.size() > std::max<std::size_t>(3, world_.slots() / kMany)) crashes_.clear();  // after a mass crash too few witnesses are left
     if (how != End::killed && how != End::vanished) return;
     ++world_.figures().crashes;
     const Truth& truth = world_.truth(slot);
     if (!truth.fit(world_.now()) || !world_.network_whole()) return;
-    crashes_.push_back({slot, truth.identity.id, how, Spread(world_, truth.cluster, slot),
-                        Spread(world_, truth.cluster, slot), quiet(slot)});
+    crashes_.push_back(
+        {slot, truth.identity.id, how, Spread(world_, truth.cluster, slot), Spread(world_, truth.cluster, slot), quiet(slot)});
     for (const std::uint32_t frozen : frozen_) judges_nobody(crashes_.back(), frozen);
   }
   void started(std::uint32_t slot) override {
@@ -66,13 +65,10 @@ class CrashKnownToAll final : public Checker {
       if (crash.id != change.id) continue;
       if (crash.suspected.hear(slot, world_.now()) && crash.suspected.done() && crash.how == End::vanished)
         world_.figures().silent_suspect.add(world_.now() - crash.suspected.begin());
-      if (change.kind == suspect || !crash.declared.hear(slot, world_.now()) || !crash.declared.done())
-        continue;
+      if (change.kind == suspect || !crash.declared.hear(slot, world_.now()) || !crash.declared.done()) continue;
       const bool killed = crash.how == End::killed;
-      (killed ? world_.figures().gone_detect : world_.figures().silent_detect)
-          .add(world_.now() - crash.declared.begin());
-      (killed ? world_.figures().gone_spread : world_.figures().silent_spread)
-          .add(world_.now() - crash.declared.first());
+      (killed ? world_.figures().gone_detect : world_.figures().silent_detect).add(world_.now() - crash.declared.begin());
+      (killed ? world_.figures().gone_spread : world_.figures().silent_spread).add(world_.now() - crash.declared.first());
       news = true;
     }
     if (news) sweep();
@@ -81,17 +77,14 @@ class CrashKnownToAll final : public Checker {
   void sampled() override {
     for (const Crash& crash : crashes_)
       if (crash.quiet && crash.how == End::vanished && world_.now() - crash.declared.begin() > kQuietMost)
-        violation(world_.name(crash.slot) + " vanished at " + text(crash.declared.begin()) +
-                  ", nothing else was wrong, and " + std::to_string(crash.declared.left()) +
-                  " do not know it, such as " + world_.name(crash.declared.someone_left()));
+        violation(world_.name(crash.slot) + " vanished at " + text(crash.declared.begin()) + ", nothing else was wrong, and " +
+                  std::to_string(crash.declared.left()) + " do not know it, such as " + world_.name(crash.declared.someone_left()));
     for (const Crash& crash : crashes_)
       if (crash.declared.heard_of() && world_.now() - crash.declared.first() > kSpreadMost)
-        violation(world_.name(crash.slot) + " crashed at " + text(crash.declared.begin()) +
-                  "; first declared at " + text(crash.declared.first()) + "; " +
-                  std::to_string(crash.declared.left()) + " do not know, such as " +
+        violation(world_.name(crash.slot) + " crashed at " + text(crash.declared.begin()) + "; first declared at " +
+                  text(crash.declared.first()) + "; " + std::to_string(crash.declared.left()) + " do not know, such as " +
                   world_.name(crash.declared.someone_left()));
-    std::erase_if(crashes_,
-                  [&](const Crash& crash) { return world_.now() - crash.declared.begin() > kForgotten; });
+    std::erase_if(crashes_, [&](const Crash& crash) { return world_.now() - crash.declared.begin() > kForgotten; });
   }
 
  private:
@@ -116,9 +109,7 @@ class CrashKnownToAll final : public Checker {
   void disturb() {
     for (Crash& crash : crashes_) crash.quiet = false;
   }
-  static std::string text(Instant at) {
-    return std::to_string(at.time_since_epoch().count() / 1'000'000) + " ms";
-  }
+  static std::string text(Instant at) { return std::to_string(at.time_since_epoch().count() / 1'000'000) + " ms"; }
   static void excuse(Crash& crash, std::uint32_t slot) {
     crash.suspected.excuse(slot);
     crash.declared.excuse(slot);
@@ -136,8 +127,6 @@ class CrashKnownToAll final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> crash_known_to_all(WorldView& world) {
-  return std::make_unique<CrashKnownToAll>(world);
-}
+std::unique_ptr<Checker> crash_known_to_all(WorldView& world) { return std::make_unique<CrashKnownToAll>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -40,10 +40,8 @@ class FactsReachAll final : public Checker {
     std::erase_if(told_, [](const Told& told) { return told.known.done(); });
     for (const Told& told : told_)
       if (world_.now() - told.known.begin() > kMostSpread)
-        violation("a fact of " + world_.name(told.slot) + " is unknown to " +
-                  std::to_string(told.known.left()) + " members after " +
-                  std::to_string(kMostSpread.count() / 1'000'000'000) + " s, such as " +
-                  world_.name(told.known.someone_left()));
+        violation("a fact of " + world_.name(told.slot) + " is unknown to " + std::to_string(told.known.left()) + " members after " +
+                  std::to_string(kMostSpread.count() / 1'000'000'000) + " s, such as " + world_.name(told.known.someone_left()));
   }
 
  private:
@@ -59,8 +57,6 @@ class FactsReachAll final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> facts_reach_all(WorldView& world) {
-  return std::make_unique<FactsReachAll>(world);
-}
+std::unique_ptr<Checker> facts_reach_all(WorldView& world) { return std::make_unique<FactsReachAll>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -23,12 +23,9 @@ class LeftStaysLeft final : public Checker {
     using enum gossip::ChangeKind;
     if (slot >= left_.size()) return;
     if (change.kind == left) left_[slot].insert(change.id);
-    const bool other =
-        change.kind == alive || change.kind == suspect || change.kind == down || change.kind == dead;
-    if (other && gone_for_good_.contains(change.id) && left_[slot].contains(change.id) &&
-        world_.slots_of(change.id).size() == 1)
-      violation(world_.name(slot) + " knew that " + change.name +
-                " had left, and changes its mind: " + change.detail);
+    const bool other = change.kind == alive || change.kind == suspect || change.kind == down || change.kind == dead;
+    if (other && gone_for_good_.contains(change.id) && left_[slot].contains(change.id) && world_.slots_of(change.id).size() == 1)
+      violation(world_.name(slot) + " knew that " + change.name + " had left, and changes its mind: " + change.detail);
   }
 
  private:
@@ -38,8 +35,6 @@ class LeftStaysLeft final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> left_stays_left(WorldView& world) {
-  return std::make_unique<LeftStaysLeft>(world);
-}
+std::unique_ptr<Checker> left_stays_left(WorldView& world) { return std::make_unique<LeftStaysLeft>(world); }
 
 }  // namespace dtrain::sim::membership

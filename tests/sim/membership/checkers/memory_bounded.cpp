@@ -15,15 +15,13 @@ class MemoryBounded final : public Checker {
     const std::size_t most = kBase + kEach * world_.slots();
     for (std::uint32_t slot = 0; slot < world_.slots(); ++slot)
       if (world_.truth(slot).runs && world_.memory_bytes(slot) > most)
-        violation(world_.name(slot) + " holds " + std::to_string(world_.memory_bytes(slot)) + " bytes; " +
-                  std::to_string(most) + " are granted for " + std::to_string(world_.slots()) + " members");
+        violation(world_.name(slot) + " holds " + std::to_string(world_.memory_bytes(slot)) + " bytes; " + std::to_string(most) +
+                  " are granted for " + std::to_string(world_.slots()) + " members");
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Checker> memory_bounded(WorldView& world) {
-  return std::make_unique<MemoryBounded>(world);
-}
+std::unique_ptr<Checker> memory_bounded(WorldView& world) { return std::make_unique<MemoryBounded>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -46,8 +46,8 @@ class MinorityDecidesNothing final : public Checker {
         here += world_.together(slot, other) ? 1 : 0;
       }
       if (here * 2 < all && without_quorum(slot))
-        violation(world_.name(slot) + ", cut off with " + std::to_string(here) + " of " +
-                  std::to_string(all) + " members, declares " + change.name + ": " + change.detail);
+        violation(world_.name(slot) + ", cut off with " + std::to_string(here) + " of " + std::to_string(all) + " members, declares " +
+                  change.name + ": " + change.detail);
     }
   }
 
@@ -71,8 +71,6 @@ class MinorityDecidesNothing final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> minority_decides_nothing(WorldView& world) {
-  return std::make_unique<MinorityDecidesNothing>(world);
-}
+std::unique_ptr<Checker> minority_decides_nothing(WorldView& world) { return std::make_unique<MinorityDecidesNothing>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -23,10 +23,9 @@ class NoFalsePositives final : public Checker {
           continue;
         }
         ++world_.figures().false_positives;
-        violation(
-            world_.name(slot) + " declares " + change.name + " " +
-            (change.kind == gossip::ChangeKind::down ? "down" : "dead") + ", which has been well since " +
-            std::to_string((world_.now() - truth.calm_since).count() / 1'000'000) + " ms: " + change.detail);
+        violation(world_.name(slot) + " declares " + change.name + " " + (change.kind == gossip::ChangeKind::down ? "down" : "dead") +
+                  ", which has been well since " + std::to_string((world_.now() - truth.calm_since).count() / 1'000'000) +
+                  " ms: " + change.detail);
       } else if (verdict) {
         ++world_.figures().unfit_verdicts;
       }
@@ -36,8 +35,6 @@ class NoFalsePositives final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> no_false_positives(WorldView& world) {
-  return std::make_unique<NoFalsePositives>(world);
-}
+std::unique_ptr<Checker> no_false_positives(WorldView& world) { return std::make_unique<NoFalsePositives>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -22,24 +22,17 @@ class NoLastingSuspicion final : public Checker {
   void changed(std::uint32_t slot, const gossip::Change& change) override {
     using enum gossip::ChangeKind;
     switch (change.kind) {
-      case suspect:
-        since_.try_emplace({slot, change.id}, world_.now());
-        return;
+      case suspect: since_.try_emplace({slot, change.id}, world_.now()); return;
       case alive:
       case down:
       case dead:
-      case left:
-        since_.erase({slot, change.id});
-        return;
-      case frozen:
-        frozen_.insert(slot);
-        return;
+      case left: since_.erase({slot, change.id}); return;
+      case frozen: frozen_.insert(slot); return;
       case thawed:
         frozen_.erase(slot);
         begin_anew(slot);
         return;
-      default:
-        return;
+      default: return;
     }
   }
   void sampled() override {
@@ -53,9 +46,7 @@ class NoLastingSuspicion final : public Checker {
 
  private:
   void begin_anew(std::uint32_t slot) {
-    for (auto at = since_.lower_bound({slot, MemberId{}}); at != since_.end() && at->first.first == slot;
-         ++at)
-      at->second = world_.now();
+    for (auto at = since_.lower_bound({slot, MemberId{}}); at != since_.end() && at->first.first == slot; ++at) at->second = world_.now();
   }
   std::map<std::pair<std::uint32_t, MemberId>, Instant> since_;  // observer, subject
   std::set<std::uint32_t> frozen_;
@@ -63,8 +54,6 @@ class NoLastingSuspicion final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> no_lasting_suspicion(WorldView& world) {
-  return std::make_unique<NoLastingSuspicion>(world);
-}
+std::unique_ptr<Checker> no_lasting_suspicion(WorldView& world) { return std::make_unique<NoLastingSuspicion>(world); }
 
 }  // namespace dtrain::sim::membership

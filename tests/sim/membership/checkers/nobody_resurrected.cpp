@@ -35,8 +35,7 @@ class NobodyResurrected final : public Checker {
     const Truth& observer = world_.truth(slot);
     const Instant came = observer.resumed == world_.now() ? observer.stopped : world_.now();
     if (came - last > kUnderWay)
-      violation(world_.name(slot) + " calls " + change.name +
-                " alive, which it had declared and which ended " +
+      violation(world_.name(slot) + " calls " + change.name + " alive, which it had declared and which ended " +
                 std::to_string((world_.now() - last).count() / 1'000'000) + " ms ago: " + change.detail);
   }
 
@@ -46,8 +45,6 @@ class NobodyResurrected final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> nobody_resurrected(WorldView& world) {
-  return std::make_unique<NobodyResurrected>(world);
-}
+std::unique_ptr<Checker> nobody_resurrected(WorldView& world) { return std::make_unique<NobodyResurrected>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -30,8 +30,8 @@ class OneNameOneMember final : public Checker {
       if (row.state != wire::MemberState::alive) return;
       const auto [at, fresh] = alive.emplace(row.identity->name, row.identity->id);
       if (!fresh && at->second != row.identity->id)
-        violation(world_.name(slot) + " has two living members of the name " + row.identity->name + ": " +
-                  at->second.text() + " and " + row.identity->id.text());
+        violation(world_.name(slot) + " has two living members of the name " + row.identity->name + ": " + at->second.text() + " and " +
+                  row.identity->id.text());
     });
   }
   std::uint32_t next_ = 0;
@@ -39,8 +39,6 @@ class OneNameOneMember final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> one_name_one_member(WorldView& world) {
-  return std::make_unique<OneNameOneMember>(world);
-}
+std::unique_ptr<Checker> one_name_one_member(WorldView& world) { return std::make_unique<OneNameOneMember>(world); }
 
 }  // namespace dtrain::sim::membership

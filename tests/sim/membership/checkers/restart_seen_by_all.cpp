@@ -25,8 +25,7 @@ class RestartSeenByAll final : public Checker {
     const bool first = life == 0, repeated = truth.identity.life <= life;
     life = std::max(life, truth.identity.life);
     if (truth.impostor || repeated || !world_.network_whole()) return;
-    Start start{slot, truth.identity.id, truth.identity.life, first, Spread(world_, truth.cluster, slot), {},
-                {}};
+    Start start{slot, truth.identity.id, truth.identity.life, first, Spread(world_, truth.cluster, slot), {}, {}};
     start.heard.resize(world_.slots());
     start.said.resize(world_.slots());
     start.knew.resize(world_.slots());
@@ -55,9 +54,7 @@ class RestartSeenByAll final : public Checker {
       if (start.id != change.id || slot >= start.said.size()) continue;
       if (said) start.said[slot] = true;
       const auto row = world_.seen(slot, start.id);
-      if (!row || row->state != wire::MemberState::alive || row->identity == nullptr ||
-          row->identity->life != start.life)
-        continue;
+      if (!row || row->state != wire::MemberState::alive || row->identity == nullptr || row->identity->life != start.life) continue;
       if (!start.seen.hear(slot, world_.now())) continue;
       start.heard[slot] = true;
       if (!start.seen.done()) continue;
@@ -71,13 +68,11 @@ class RestartSeenByAll final : public Checker {
     for (const Start& start : starts_) {
       for (std::uint32_t slot = 0; slot < start.heard.size(); ++slot)
         if (start.heard[slot] && start.knew[slot] && !start.said[slot])
-          violation(world_.name(slot) + " sees life " + std::to_string(start.life) + " of " +
-                    world_.name(start.slot) + " and never said that it had restarted");
+          violation(world_.name(slot) + " sees life " + std::to_string(start.life) + " of " + world_.name(start.slot) +
+                    " and never said that it had restarted");
       if (!start.seen.done() && world_.now() - start.seen.begin() > kMostRestart)
-        violation(world_.name(start.slot) + " has been up for " +
-                  std::to_string(kMostRestart.count() / 1'000'000'000) + " s and " +
-                  std::to_string(start.seen.left()) + " members do not see it, such as " +
-                  world_.name(start.seen.someone_left()));
+        violation(world_.name(start.slot) + " has been up for " + std::to_string(kMostRestart.count() / 1'000'000'000) + " s and " +
+                  std::to_string(start.seen.left()) + " members do not see it, such as " + world_.name(start.seen.someone_left()));
     }
     std::erase_if(starts_, [](const Start& start) { return start.seen.done(); });
   }
@@ -106,8 +101,6 @@ class RestartSeenByAll final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> restart_seen_by_all(WorldView& world) {
-  return std::make_unique<RestartSeenByAll>(world);
-}
+std::unique_ptr<Checker> restart_seen_by_all(WorldView& world) { return std::make_unique<RestartSeenByAll>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -29,14 +29,12 @@ class ResumedAccusesNobody final : public Checker {
     const bool news = said == suspected_.end() || world_.now() - said->second > kHearsay;
     suspected_[change.id] = world_.now();
     // To the stopped member a short stop looks like a slow network, and so does a cut that has ended since.
-    if (!news || paused == paused_.end() || truth.calm_since != truth.resumed ||
-        truth.calm_since - paused->second < 5s || world_.now() - truth.calm_since > kRightAfter ||
-        truth.started > paused->second)
+    if (!news || paused == paused_.end() || truth.calm_since != truth.resumed || truth.calm_since - paused->second < 5s ||
+        world_.now() - truth.calm_since > kRightAfter || truth.started > paused->second)
       return;
     for (const std::uint32_t subject : world_.slots_of(change.id))
       if (world_.fit(subject) && world_.together(slot, subject))
-        violation(world_.name(slot) + " was stopped until just now and suspects " + change.name + ": " +
-                  change.detail);
+        violation(world_.name(slot) + " was stopped until just now and suspects " + change.name + ": " + change.detail);
   }
 
  private:
@@ -46,8 +44,6 @@ class ResumedAccusesNobody final : public Checker {
 
 }  // namespace
 
-std::unique_ptr<Checker> resumed_accuses_nobody(WorldView& world) {
-  return std::make_unique<ResumedAccusesNobody>(world);
-}
+std::unique_ptr<Checker> resumed_accuses_nobody(WorldView& world) { return std::make_unique<ResumedAccusesNobody>(world); }
 
 }  // namespace dtrain::sim::membership

@@ -24,9 +24,7 @@ struct Memory {
   unsigned long long total, free, used;
 };
 
-unsigned index_of(void* device) {
-  return static_cast<unsigned>(reinterpret_cast<size_t>(device) - 1);
-}
+unsigned index_of(void* device) { return static_cast<unsigned>(reinterpret_cast<size_t>(device) - 1); }
 
 }  // namespace
 
@@ -40,9 +38,7 @@ int nvmlInit_v2() {
   if (named("crashes")) abort();
   return named("refuses") ? kDriverNotLoaded : 0;
 }
-const char* nvmlErrorString(int code) {
-  return code == kGpuIsLost ? "GPU is lost" : "Driver Not Loaded";
-}
+const char* nvmlErrorString(int code) { return code == kGpuIsLost ? "GPU is lost" : "Driver Not Loaded"; }
 int nvmlDeviceGetCount_v2(unsigned* count) {
   *count = 2;
   return 0;

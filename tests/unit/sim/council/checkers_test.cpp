@@ -10,13 +10,9 @@ namespace {
 using Outcome = RegisterMachine::Outcome;
 using Done = RegisterMachine::Done;
 
-Outcome executed(std::uint64_t request, std::uint64_t version) {
-  return {Done::executed, request, {version, request, version * 31}};
-}
+Outcome executed(std::uint64_t request, std::uint64_t version) { return {Done::executed, request, {version, request, version * 31}}; }
 
-raft::Stored single(Slot slot) {
-  return raft::found(FakeView::kHistory, raft::Configuration{{FakeView::id(slot)}, {}});
-}
+raft::Stored single(Slot slot) { return raft::found(FakeView::kHistory, raft::Configuration{{FakeView::id(slot)}, {}}); }
 
 TEST(OneLeaderPerTerm, TwoMembersLeadTheSameTerm) {
   FakeView world(2);
@@ -240,11 +236,9 @@ TEST(DurableBeforeSent, VotesEntriesSnapshotsAndTerms) {
   chunk.done = true;
   appended.match = 2;
   for (const raft::Send& bad :
-       {world.message(0, 2, wire::VoteReply{false, 5, true}, 5),
-        world.message(0, 1, wire::VoteReply{false, 6, true}, 6),
-        world.message(0, 1, wire::VoteRequest{false, 5, 1, 1}, 5),
-        world.message(0, 1, wire::AppendRequest{}, 6), world.message(0, 1, appended, 5),
-        world.message(0, 1, chunk, 5), world.message(0, 1, wire::Welcome{{3, 3}}, 5)}) {
+       {world.message(0, 2, wire::VoteReply{false, 5, true}, 5), world.message(0, 1, wire::VoteReply{false, 6, true}, 6),
+        world.message(0, 1, wire::VoteRequest{false, 5, 1, 1}, 5), world.message(0, 1, wire::AppendRequest{}, 6),
+        world.message(0, 1, appended, 5), world.message(0, 1, chunk, 5), world.message(0, 1, wire::Welcome{{3, 3}}, 5)}) {
     world.mend();
     checker->sent(0, bad);
     EXPECT_TRUE(world.broke("durable_before_sent")) << bad.message.body.index();
@@ -327,9 +321,8 @@ TEST(RolledBackAndFailedDisk, StayMute) {
     checker->sent(0, world.message(0, 1, wire::VoteReply{false, 5, false}, 5));
     checker->sent(0, world.message(0, 1, wire::Hello{}, 5));
     EXPECT_FALSE(world.violation_);
-    for (const raft::Send& bad :
-         {vote, world.message(0, 1, appended, 5), world.message(0, 1, wire::AppendRequest{}, 5),
-          world.message(0, 1, wire::VoteRequest{false, 5, 1, 1}, 5)}) {
+    for (const raft::Send& bad : {vote, world.message(0, 1, appended, 5), world.message(0, 1, wire::AppendRequest{}, 5),
+                                  world.message(0, 1, wire::VoteRequest{false, 5, 1, 1}, 5)}) {
       world.mend();
       checker->sent(0, bad);
       EXPECT_TRUE(world.broke(checker->name()));
@@ -421,8 +414,7 @@ TEST(StallsElectNobody, OnlyWhileNothingElseIsWrong) {
     checker->stepped(0);
     checker->stepped(1);
     EXPECT_FALSE(world.violation_);
-    world.step(1,
-               raft::Received{world.message(2, 1, wire::AppendRequest{}, world.core(0)->term() + 1).message});
+    world.step(1, raft::Received{world.message(2, 1, wire::AppendRequest{}, world.core(0)->term() + 1).message});
     checker->stepped(1);
     EXPECT_EQ(world.broke("stalls_elect_nobody"), only);
   }
@@ -473,16 +465,14 @@ TEST(Converges, AllMembersAreLikeTheLeader) {
   EXPECT_TRUE(world.broke("converges"));  // nobody leads
   world.mend();
   world.lead(0);
-  for (std::uint64_t index = 1; index <= world.core(0)->commit(); ++index)
-    world.member(0).machine.apply(world.entry(index, 1));
+  for (std::uint64_t index = 1; index <= world.core(0)->commit(); ++index) world.member(0).machine.apply(world.entry(index, 1));
   checker->at_rest();
   EXPECT_TRUE(world.broke("converges"));  // the other knows nothing
   world.mend();
   world.restart(0, single(0));
   world.lead(0);
   world.member(0).machine = RegisterMachine(100, raft::Rules{});
-  for (std::uint64_t index = 1; index <= world.core(0)->commit(); ++index)
-    world.member(0).machine.apply(world.entry(index, 1));
+  for (std::uint64_t index = 1; index <= world.core(0)->commit(); ++index) world.member(0).machine.apply(world.entry(index, 1));
   checker->at_rest();
   EXPECT_FALSE(world.violation_) << world.violation_->what;  // alone
 }

@@ -110,9 +110,7 @@ class FakeView final : public WorldView {
   Instant now() const override { return now_; }
   Slot slots() const override { return static_cast<Slot>(members_.size()); }
   const Truth& truth(Slot slot) const override { return members_[slot]->truth; }
-  const raft::Raft* core(Slot slot) const override {
-    return members_[slot]->truth.runs ? members_[slot]->core.get() : nullptr;
-  }
+  const raft::Raft* core(Slot slot) const override { return members_[slot]->truth.runs ? members_[slot]->core.get() : nullptr; }
   const raft::Stored& disk(Slot slot) const override { return members_[slot]->disk; }
   const RegisterMachine& machine(Slot slot) const override { return members_[slot]->machine; }
   std::optional<Slot> slot_of(const MemberId& wanted) const override {
@@ -123,7 +121,7 @@ class FakeView final : public WorldView {
   bool persists(Slot slot) const override { return members_[slot]->persists; }
   raft::Configuration durable_configuration(Slot slot) const override { return members_[slot]->durable; }
   bool linked(Slot, Slot) const override { return true; }
-  const raft::Options& options() const override { return options_; }
+  const raft::RaftOptions& options() const override { return options_; }
   bool only_stalls() const override { return only_stalls_; }
   bool any_disk_lost() const override { return false; }
   bool busy() const override { return true; }
@@ -132,7 +130,7 @@ class FakeView final : public WorldView {
   }
 
   Instant now_{};
-  raft::Options options_;
+  raft::RaftOptions options_;
   raft::Configuration configuration_;
   bool only_stalls_ = false;
   std::optional<Violation> violation_;

@@ -139,8 +139,7 @@ TEST(RegisterMachine, AStateCrossesASnapshotWhole) {
   for (std::uint64_t i = 1; i <= 30; ++i) machine.apply(command(i, 100 + i / 2, i - 1));
   ASSERT_TRUE(copy.decode(machine.encode()));
   for (std::uint64_t i = 31; i <= 40; ++i) {
-    EXPECT_EQ(machine.apply(command(i, 100 + i / 2, i - 1)).done,
-              copy.apply(command(i, 100 + i / 2, i - 1)).done);
+    EXPECT_EQ(machine.apply(command(i, 100 + i / 2, i - 1)).done, copy.apply(command(i, 100 + i / 2, i - 1)).done);
     EXPECT_EQ(machine.trail(), copy.trail());
     EXPECT_EQ(machine.reading(), copy.reading());
   }

@@ -16,8 +16,7 @@ class FakeView final : public WorldView {
   static MemberId id(Slot slot) { return {1, slot + 1u}; }
   core::Founding founding(std::uint64_t cluster, Slot members) const {
     core::Founding out{{cluster, cluster}, id(0), {}};
-    for (Slot slot = 0; slot < members; ++slot)
-      out.members.push_back({static_cast<core::Seat>(slot), id(slot)});
+    for (Slot slot = 0; slot < members; ++slot) out.members.push_back({static_cast<core::Seat>(slot), id(slot)});
     return out;
   }
   // As the world does it: on the disk first.
@@ -41,8 +40,7 @@ class FakeView final : public WorldView {
   std::optional<Violation> violation_;
 };
 
-core::Record bound(const core::Founding& promise, bool started = false,
-                   std::vector<core::Founding> withdrawn = {}) {
+core::Record bound(const core::Founding& promise, bool started = false, std::vector<core::Founding> withdrawn = {}) {
   return {promise, started, std::move(withdrawn)};
 }
 
@@ -117,8 +115,7 @@ TEST(BeginsWithAll, AnotherHasItsPlaceOrTheyAreTooFew) {
     FakeView world(3);
     const auto checker = begins_with_all(world);
     core::Founding founding = world.founding(1, few ? 1 : 2);
-    for (const core::Founder& founder : founding.members)
-      world.store(*checker, founder.seat, {bound(founding), {}, false});
+    for (const core::Founder& founder : founding.members) world.store(*checker, founder.seat, {bound(founding), {}, false});
     const Slot who = few ? 0 : 2;
     if (!few) world.store(*checker, 0, {bound(founding, true), founding, false});
     EXPECT_FALSE(world.violation_);

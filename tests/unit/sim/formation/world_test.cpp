@@ -44,8 +44,7 @@ TEST(FormationWorld, EveryFaultOccursAndHoldsAlone) {
 TEST(FormationWorld, EveryRuleIsMissed) {
   for (const std::string& rule : core::Rules::names()) {
     bool found = false;
-    for (const std::uint32_t nodes : {3u, 5u})
-      found = found || run_seeds(options(nodes, "all", rule), {1, 2000}).violation.has_value();
+    for (const std::uint32_t nodes : {3u, 5u}) found = found || run_seeds(options(nodes, "all", rule), {1, 2000}).violation.has_value();
     EXPECT_TRUE(found) << rule;
   }
 }

@@ -43,9 +43,8 @@ TEST(LeaseWorld, WhatIsToBeTriedOccurs) {
   const Report report = run_seeds(options(3, "all"), {1, 10 * kSeeds});
   ASSERT_FALSE(report.violation) << broken_text(report);
   const Figures& figures = report.figures;
-  for (const std::uint64_t count : {figures.by_lease, figures.by_grace, figures.by_exit, figures.by_boot,
-                                    figures.guard_freezes, figures.unfenced, figures.superseded, figures.excused,
-                                    figures.refused})
+  for (const std::uint64_t count : {figures.by_lease, figures.by_grace, figures.by_exit, figures.by_boot, figures.guard_freezes,
+                                    figures.unfenced, figures.superseded, figures.excused, figures.refused})
     EXPECT_GT(count, 10u) << figures.json().dump();
   const Report calm = run_seeds(options(3, "none"), {1, kSeeds / 10});
   ASSERT_FALSE(calm.violation) << broken_text(calm);

@@ -49,7 +49,7 @@ std::string dead_after(Cut kind, Duration cut, std::uint64_t seed, std::uint32_t
 }
 
 TEST(BriefCuts, KillNobody) {
-  const gossip::Options options;
+  const gossip::MembershipOptions options;
   for (const Cut kind : {Cut::whole, Cut::mute, Cut::deaf})
     for (const std::uint32_t nodes : {2u, 3u, 5u, 12u})
       for (const Duration cut : {Duration(2s), Duration(4s), options.suspicion_min - 100ms})

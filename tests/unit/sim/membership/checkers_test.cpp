@@ -244,8 +244,7 @@ struct Restarts : testing::Test {
     for (const std::uint32_t slot : {0u, 1u, 2u}) checker->started(slot);
     world.now_ += 60s;
     for (const std::uint32_t observer : {0u, 1u})
-      for (const std::uint32_t subject : {0u, 1u, 2u})
-        checker->changed(observer, world.change(alive, subject));
+      for (const std::uint32_t subject : {0u, 1u, 2u}) checker->changed(observer, world.change(alive, subject));
     for (const std::uint32_t subject : {0u, 1u}) checker->changed(2, world.change(alive, subject));
     checker->sampled();
     ASSERT_FALSE(world.violation_);
@@ -373,8 +372,7 @@ struct Convergence : testing::Test {
   }
   void lose(std::uint32_t gone) {
     world.crash(gone);
-    for (std::uint32_t observer = 0; observer < 4; ++observer)
-      world.row(observer, gone).state = MemberState::dead;
+    for (std::uint32_t observer = 0; observer < 4; ++observer) world.row(observer, gone).state = MemberState::dead;
   }
 };
 

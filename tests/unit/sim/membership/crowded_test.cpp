@@ -19,8 +19,7 @@ constexpr std::uint64_t kCrowdedSeeds = 3;
 
 class Crowd {
  public:
-  explicit Crowd(std::uint64_t seed, const std::string& broken_rule = {})
-      : world_(options(seed, broken_rule)) {
+  explicit Crowd(std::uint64_t seed, const std::string& broken_rule = {}) : world_(options(seed, broken_rule)) {
     world_.begin_joining();
     pass(20s);
   }
@@ -30,8 +29,7 @@ class Crowd {
   void pass(Duration length) { world_.run_until(world_.now() + length); }
   std::uint32_t fewest_alive() {
     std::uint32_t least = kNodes;
-    for (std::uint32_t slot = 0; slot < kNodes; ++slot)
-      least = std::min(least, world_.member(slot).core->counts().alive);
+    for (std::uint32_t slot = 0; slot < kNodes; ++slot) least = std::min(least, world_.member(slot).core->counts().alive);
     return least;
   }
   // How long until all see all; Duration::max(): longer than that.
@@ -45,10 +43,8 @@ class Crowd {
   }
   void cut_in_halves(bool cut) {
     for (std::uint32_t slot = 0; slot < kNodes; slot += 2) world_.network().cuts().part(slot, 0, cut);
-    if (cut)
-      world_.cut_begins();
-    else
-      world_.cut_ends(true);
+    if (cut) world_.cut_begins();
+    else world_.cut_ends(true);
   }
   MembershipWorld& operator*() { return world_; }
 
@@ -82,8 +78,7 @@ TEST(Crowded, LossDeclaresNobody) {
   Crowd crowd(1);
   (*crowd).network().set_loss(250);
   crowd.pass(100s);
-  for (std::uint32_t slot = 0; slot < kNodes; ++slot)
-    EXPECT_EQ((*crowd).member(slot).core->counts().dead, 0u) << slot;
+  for (std::uint32_t slot = 0; slot < kNodes; ++slot) EXPECT_EQ((*crowd).member(slot).core->counts().dead, 0u) << slot;
   (*crowd).network().set_loss(0);
   EXPECT_LE(crowd.whole_after(60s), 30s);
 }

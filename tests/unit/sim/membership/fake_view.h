@@ -44,8 +44,7 @@ class FakeView final : public WorldView {
   void know_all() {
     for (std::uint32_t observer = 0; observer < slots(); ++observer)
       for (std::uint32_t subject = 0; subject < slots(); ++subject)
-        if (truths_[observer].cluster == truths_[subject].cluster)
-          row(observer, subject).identity = truths_[subject].identity;
+        if (truths_[observer].cluster == truths_[subject].cluster) row(observer, subject).identity = truths_[subject].identity;
   }
   FakeRow& row(std::uint32_t observer, std::uint32_t subject) { return tables_[observer][id(subject)]; }
   MemberId id(std::uint32_t slot) const { return truths_[slot].identity.id; }
@@ -68,9 +67,7 @@ class FakeView final : public WorldView {
       if (id(slot) == wanted) found.push_back(slot);
     return found;
   }
-  bool together(std::uint32_t a, std::uint32_t b) const override {
-    return !apart_.contains({std::min(a, b), std::max(a, b)});
-  }
+  bool together(std::uint32_t a, std::uint32_t b) const override { return !apart_.contains({std::min(a, b), std::max(a, b)}); }
   bool lossless() const override { return lossless_; }
   bool network_whole() const override { return whole_; }
   std::optional<gossip::MemberView> seen(std::uint32_t slot, const MemberId& wanted) const override {
@@ -78,8 +75,7 @@ class FakeView final : public WorldView {
     if (at == tables_[slot].end()) return std::nullopt;
     return view(at->second);
   }
-  void each_seen(std::uint32_t slot,
-                 const std::function<void(const gossip::MemberView&)>& visit) const override {
+  void each_seen(std::uint32_t slot, const std::function<void(const gossip::MemberView&)>& visit) const override {
     for (const auto& [wanted, found] : tables_[slot]) visit(view(found));
   }
   std::size_t memory_bytes(std::uint32_t) const override { return memory_; }

@@ -36,8 +36,7 @@ std::uint32_t still_called_alive(std::uint64_t seed, std::uint32_t nodes, const 
   pass(kMissed);
   if (world.broken()) ADD_FAILURE() << "seed " << seed << ": " << world.broken()->invariant << ": " << world.broken()->what;
   std::uint32_t pairs = 0;
-  for (std::uint32_t slot = 0; slot < nodes; ++slot)
-    pairs += std::max(world.member(slot).core->counts().alive, nodes / 2) - nodes / 2;
+  for (std::uint32_t slot = 0; slot < nodes; ++slot) pairs += std::max(world.member(slot).core->counts().alive, nodes / 2) - nodes / 2;
   return pairs;
 }
 

@@ -26,9 +26,7 @@ struct Net : testing::Test, NetworkUser {
   void received(std::uint32_t slot, Message&& message) override {
     seen.push_back({now, slot, message.header.correlation, std::nullopt, message.reply});
   }
-  void happened(std::uint32_t slot, const gossip::Input& input) override {
-    seen.push_back({now, slot, 0, input, 0});
-  }
+  void happened(std::uint32_t slot, const gossip::Input& input) override { seen.push_back({now, slot, 0, input, 0}); }
   void run_for(Duration length) {
     const Instant end = now + length;
     while (queue.next() <= end) {
@@ -41,8 +39,7 @@ struct Net : testing::Test, NetworkUser {
     network.advance(now);
   }
   static wire::Endpoint at(std::uint32_t address) { return {ip_text(address), SimNetwork::kPort}; }
-  void send(std::uint32_t from, std::uint32_t to_address, std::uint64_t correlation,
-            gossip::ReplyPath reply = 0, bool anew = false) {
+  void send(std::uint32_t from, std::uint32_t to_address, std::uint64_t correlation, gossip::ReplyPath reply = 0, bool anew = false) {
     gossip::Send message;
     message.anew = anew;
     message.reply = reply;
@@ -61,8 +58,7 @@ struct Net : testing::Test, NetworkUser {
   template <class T>
   std::size_t inputs(std::uint32_t slot) const {
     std::size_t count = 0;
-    for (const Seen& one : seen)
-      count += one.slot == slot && one.input && std::holds_alternative<T>(*one.input);
+    for (const Seen& one : seen) count += one.slot == slot && one.input && std::holds_alternative<T>(*one.input);
     return count;
   }
   gossip::GoneChecked::Answer check(std::uint32_t from, std::uint32_t address) {
@@ -78,8 +74,7 @@ struct Net : testing::Test, NetworkUser {
 };
 
 TEST_F(Net, AddressesAreReadAsWritten) {
-  for (const std::uint32_t address : {1u, 255u, 256u, 70'000u, 0xffffffu})
-    EXPECT_EQ(address_of(at(address)), address);
+  for (const std::uint32_t address : {1u, 255u, 256u, 70'000u, 0xffffffu}) EXPECT_EQ(address_of(at(address)), address);
   EXPECT_EQ(address_of({"192.168.0.1", 7400}), 0u);
   EXPECT_EQ(address_of({"10.0.0.1", 7402}), 0u);
   EXPECT_EQ(address_of({"gpu01", 7400}), 0u);
@@ -90,8 +85,7 @@ TEST_F(Net, MessagesWaitForTheLinkAndComeInOrder) {
   EXPECT_TRUE(messages(1).empty());
   run_for(1s);
   ASSERT_EQ(messages(1).size(), 50u);
-  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end(),
-                             [](const Seen& a, const Seen& b) { return a.correlation < b.correlation; }));
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) { return a.correlation < b.correlation; }));
   EXPECT_EQ(inputs<gossip::LinkUp>(0), 1u);
   EXPECT_EQ(inputs<gossip::LinkUp>(1), 0u);
 }
@@ -247,8 +241,7 @@ TEST_F(Net, AFullQueueIsASendFailure) {
 TEST_F(Net, LinksNobodyKeepsAreClosedWhenTheyAreMany) {
   for (std::uint32_t address = 4; address <= 203; ++address) network.start_process(network.add_host(address));
   gossip::KeepLinks keep;
-  for (std::uint32_t address = 4; address < 12; ++address)
-    keep.peers.push_back({{1, address}, at(address), ""});
+  for (std::uint32_t address = 4; address < 12; ++address) keep.peers.push_back({{1, address}, at(address), ""});
   network.keep(0, keep);
   for (std::uint32_t address = 12; address <= 203; ++address) {
     send(0, address, address);
@@ -262,8 +255,7 @@ TEST_F(Net, LinksNobodyKeepsAreClosedWhenTheyAreMany) {
 TEST(EventQueue, IsOrderedByTimeThenByAsking) {
   EventQueue queue;
   Rng rng(5);
-  for (std::uint32_t i = 0; i < 2000; ++i)
-    queue.push(Instant{} + Duration(static_cast<std::int64_t>(rng.below(300))), What::tick, i);
+  for (std::uint32_t i = 0; i < 2000; ++i) queue.push(Instant{} + Duration(static_cast<std::int64_t>(rng.below(300))), What::tick, i);
   Instant last{};
   std::uint32_t slot = 0;
   for (int i = 0; i < 2000; ++i) {

@@ -58,8 +58,8 @@ void expect_holds(std::uint32_t nodes, const char* faults, SeedRange seeds, Dura
   options.duration = duration;
   options.faults = *FaultSet::parse(faults);
   const Report report = run_seeds(options, seeds);
-  EXPECT_FALSE(report.violation) << replay_command(options, report.failed_seed) << "\nbroke "
-                                 << report.violation->invariant << ": " << report.violation->what;
+  EXPECT_FALSE(report.violation) << replay_command(options, report.failed_seed) << "\nbroke " << report.violation->invariant << ": "
+                                 << report.violation->what;
   EXPECT_EQ(report.seeds, seeds.last - seeds.first + 1);
   EXPECT_GE(report.compared, 1u);
   EXPECT_EQ(report.figures.false_positives, 0u);
@@ -67,19 +67,13 @@ void expect_holds(std::uint32_t nodes, const char* faults, SeedRange seeds, Dura
   EXPECT_EQ(report.figures.encoded > 0, nodes > 1);
 }
 
-TEST(World, HoldsWithoutFaults) {
-  expect_holds(12, "none", {1, 3});
-}
-TEST(World, HoldsUnderAllFaults) {
-  expect_holds(12, "all", {1, kSeeds});
-}
+TEST(World, HoldsWithoutFaults) { expect_holds(12, "none", {1, 3}); }
+TEST(World, HoldsUnderAllFaults) { expect_holds(12, "all", {1, kSeeds}); }
 TEST(World, HoldsWithTwoMembersAndWithOne) {
   expect_holds(1, "none", {1, 2});
   expect_holds(2, "restart,pause", {1, 5});
 }
-TEST(World, HoldsWithAPreloadedTable) {
-  expect_holds(MembershipWorld::kPreloadFrom, kPreloadedFaults, {1, 1}, kPreloadedDuration);
-}
+TEST(World, HoldsWithAPreloadedTable) { expect_holds(MembershipWorld::kPreloadFrom, kPreloadedFaults, {1, 1}, kPreloadedDuration); }
 
 TEST(World, MeasuresWhatItIsAskedFor) {
   RunOptions options;
@@ -89,9 +83,8 @@ TEST(World, MeasuresWhatItIsAskedFor) {
   const Report report = run_seeds(options, {1, kMeasuredSeeds});
   ASSERT_FALSE(report.violation) << report.violation->what;
   const Figures& figures = report.figures;
-  for (const Samples* samples :
-       {&figures.gone_detect, &figures.silent_detect, &figures.gone_spread, &figures.silent_spread,
-        &figures.fact_spread, &figures.restart, &figures.merge})
+  for (const Samples* samples : {&figures.gone_detect, &figures.silent_detect, &figures.gone_spread, &figures.silent_spread,
+                                 &figures.fact_spread, &figures.restart, &figures.merge})
     EXPECT_GT(samples->size(), 0u);
   EXPECT_GT(figures.crashes, 0u);
   EXPECT_GT(figures.memory_bytes, 0u);
@@ -134,8 +127,7 @@ const std::map<std::string, Noticed> kNoticed = {
     {"shuffle-probes", {nullptr, 0, "TEST(Rule08ProbeOrder, SwitchedOffItGoesInOrder)"}},
     {"send-failure-is-failed-probe", {nullptr}},
     {"pong-must-match", {nullptr}},
-    {"fewest-transmitted-first",
-     {nullptr, 0, "TEST(Rule11RumourQueue, SwitchedOffTheLargestGoesAgainAndAgain)"}},
+    {"fewest-transmitted-first", {nullptr, 0, "TEST(Rule11RumourQueue, SwitchedOffTheLargestGoesAgainAndAgain)"}},
     {"random-phase", {nullptr}},
     {"retry-dead-for-ever", {nullptr}},
     {"tombstones-outlive-sync", {nullptr}},
@@ -152,8 +144,7 @@ const std::map<std::string, Noticed> kNoticed = {
 std::string unit_tests_of_gossip() {
   std::ostringstream text;
   for (const char* file : {"gossip/rules_of_merging_test", "gossip/rules_of_probing_test", "gossip/rumour_queue_test",
-                           "gossip/probe_order_test", "gossip/suspicion_test", "gossip/lag_test",
-                           "sim/membership/halves_test"})
+                           "gossip/probe_order_test", "gossip/suspicion_test", "gossip/lag_test", "sim/membership/halves_test"})
     text << std::ifstream(std::string(DTRAIN_SOURCE_DIR "/tests/unit/") + file + ".cpp").rdbuf();
   return text.str();
 }
@@ -166,8 +157,7 @@ TEST_P(BrokenRules, AreNoticed) {
   const Noticed& noticed = kNoticed.at(rule);
   if (noticed.faults == nullptr) {
     const std::string wanted = noticed.unit != nullptr ? noticed.unit : '(' + ('"' + rule + '"') + ')';
-    EXPECT_NE(unit_tests_of_gossip().find(wanted), std::string::npos)
-        << wanted << ": no unit test of common/gossip has it";
+    EXPECT_NE(unit_tests_of_gossip().find(wanted), std::string::npos) << wanted << ": no unit test of common/gossip has it";
     return;
   }
   RunOptions options;
@@ -178,12 +168,11 @@ TEST_P(BrokenRules, AreNoticed) {
   EXPECT_TRUE(run_seeds(options, {1, 60}).violation) << "under " << noticed.faults;
 }
 
-INSTANTIATE_TEST_SUITE_P(Membership, BrokenRules, testing::ValuesIn(gossip::Rules::names()),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Membership, BrokenRules, testing::ValuesIn(gossip::Rules::names()), [](const auto& param) {
+  std::string name = param.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace dtrain::sim::membership

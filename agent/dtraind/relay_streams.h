@@ -1,4 +1,4 @@
-// Relays carry the bytes of requests that are answered at another host, or asked from one (common/node/relays.h
+// RelayStreams carry the bytes of requests that are answered at another host, or asked from one (common/node/relays.h
 // decides which). Streams between agents are relay::StreamEnd and carry frames of the control protocol. Answers go to
 // the client while its connection has room; otherwise they wait here, up to a window for each stream, and beyond that
 // at the sending host.
@@ -28,7 +28,7 @@ inline constexpr std::size_t kRelayAnswerBytes = 512 << 10;  // requests, of ans
 // room that a client's connection must have before it is sent another message
 inline constexpr std::size_t kRelayMessageRoom = 128 << 10;
 
-// What Relays needs of the rest of the agent.
+// What RelayStreams needs of the rest of the agent.
 class RelayWorld {
  public:
   virtual ~RelayWorld() = default;
@@ -40,10 +40,10 @@ class RelayWorld {
   virtual void on_room(node::ConnectionId connection) = 0;  // the connection's streams may send again
 };
 
-class Relays final : public Sink {
+class RelayStreams final : public Sink {
  public:
   // `own`: gets the answers on connections of this node's own.
-  Relays(RelayWorld& world, Sinks& sinks, Sink& own) : world_(world), sinks_(sinks), own_(own) {}
+  RelayStreams(RelayWorld& world, Sinks& sinks, Sink& own) : world_(world), sinks_(sinks), own_(own) {}
 
   // ---- called for Node's effects
   void open(Instant now, node::OpenRelay effect);
@@ -68,18 +68,18 @@ class Relays final : public Sink {
 
  private:
   struct Stream {
-    node::ConnectionId id = 0;           // a part, or relayed
-    node::ConnectionId client = 0;       // of a part only: whose answers they are
-    bool own = false;                    // of a part only: that is no client's connection, but this node's own
-    std::uint64_t request = 0;           // of a part only
-    bool whole = false;                  // of a part only
-    std::optional<node::RelayPeer> peer; // unset: a part at this host
+    node::ConnectionId id = 0;              // a part, or relayed
+    node::ConnectionId client = 0;          // of a part only: whose answers they are
+    bool own = false;                       // of a part only: that is no client's connection, but this node's own
+    std::uint64_t request = 0;              // of a part only
+    bool whole = false;                     // of a part only
+    std::optional<node::RelayPeer> peer;    // unset: a part at this host
     std::unique_ptr<relay::StreamEnd> end;  // null: a part at this host
-    wire::Deframer frames;               // assembles what was read of the stream
-    std::optional<wire::Message> held;   // waits for room at the client
-    bool full = false;                   // room() was too little: on_room() must follow
+    wire::Deframer frames;                  // assembles what was read of the stream
+    std::optional<wire::Message> held;      // waits for room at the client
+    bool full = false;                      // room() was too little: on_room() must follow
     bool holds_client = false;
-    bool unread = false;                 // kRelayMostBytes was exceeded
+    bool unread = false;  // kRelayMostBytes was exceeded
     bool relayed() const { return client == 0; }
   };
   using Address = std::tuple<MemberId, std::uint64_t, bool>;  // peer, number, whether this agent opened it
@@ -88,11 +88,11 @@ class Relays final : public Sink {
   Address address_of(const Stream& s) const { return {s.peer->member, s.end->stream(), s.end->opener()}; }
   void add(std::unique_ptr<Stream> stream);
   void forget(Stream& s);
-  void say_closed(const Stream& s, const wire::RelayClose& why);
+  void send_closed(const Stream& s, const wire::RelayClose& why);
   void lose(Stream& s, const Error& cause, bool say);
   void write(Stream& s, const wire::Message& message);
-  bool read(Stream& s);                            // false: the stream is gone; likewise
-  bool answer(Stream& s, wire::Message message);   // for answer() and read()
+  bool read(Stream& s);                           // false: the stream is gone; likewise
+  bool answer(Stream& s, wire::Message message);  // for answer() and read()
   void serve(Instant now, Stream& s);
   Stream* find(node::ConnectionId id) const;
 
@@ -102,7 +102,7 @@ class Relays final : public Sink {
   Streams streams_;
   std::map<Address, Stream*> by_address_;
   std::set<std::pair<node::ConnectionId, node::ConnectionId>> of_client_;  // client, part
-  std::set<node::ConnectionId> touched_;  // streams to be served in this turn
+  std::set<node::ConnectionId> touched_;                                   // streams to be served in this turn
   std::set<std::pair<Instant, node::ConnectionId>> timers_;
   std::map<node::ConnectionId, Instant> timer_of_;
 };

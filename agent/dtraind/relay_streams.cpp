@@ -1,4 +1,4 @@
-#include "agent/dtraind/relays.h"
+#include "agent/dtraind/relay_streams.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,20 +20,19 @@ Error error_of(const wire::Message& message) {
   return {first.code, first.message, first.next};
 }
 
-const Error kSilent{ErrorCode::unavailable,
-                    "was silent for " + duration_text(relay::kSilence),
+const Error kSilent{ErrorCode::unavailable, "was silent for " + duration_text(relay::kSilence),
                     "dtrainctl nodes shows how it is seen; try again"};
 const Error kUnread{ErrorCode::limit, "takes nothing of what it is sent", "try again"};
 const Error kGarbled{ErrorCode::damaged, "sent what is no answer", "its agent may run another version of dtrain"};
 
 }  // namespace
 
-Relays::Stream* Relays::find(node::ConnectionId id) const {
+RelayStreams::Stream* RelayStreams::find(node::ConnectionId id) const {
   const auto found = streams_.find(id);
   return found == streams_.end() ? nullptr : found->second.get();
 }
 
-void Relays::add(std::unique_ptr<Stream> stream) {
+void RelayStreams::add(std::unique_ptr<Stream> stream) {
   Stream& s = *stream;
   if (s.peer) by_address_[address_of(s)] = &s;
   if (s.client != 0) of_client_.insert({s.client, s.id});
@@ -43,7 +42,7 @@ void Relays::add(std::unique_ptr<Stream> stream) {
   streams_[s.id] = std::move(stream);
 }
 
-void Relays::forget(Stream& s) {
+void RelayStreams::forget(Stream& s) {
   if (s.holds_client) sinks_.hold(s.client, false);
   if (s.peer) by_address_.erase(address_of(s));
   sinks_.remove(s.id);
@@ -58,7 +57,7 @@ void Relays::forget(Stream& s) {
   streams_.erase(s.id);
 }
 
-void Relays::open(Instant now, node::OpenRelay effect) {
+void RelayStreams::open(Instant now, node::OpenRelay effect) {
   auto s = std::make_unique<Stream>();
   s->id = effect.part;
   s->client = effect.connection;
@@ -74,7 +73,7 @@ void Relays::open(Instant now, node::OpenRelay effect) {
   add(std::move(s));
 }
 
-void Relays::accept(Instant now, const node::AcceptRelay& effect) {
+void RelayStreams::accept(Instant now, const node::AcceptRelay& effect) {
   auto s = std::make_unique<Stream>();
   s->id = effect.connection;
   s->peer = effect.peer;
@@ -82,7 +81,7 @@ void Relays::accept(Instant now, const node::AcceptRelay& effect) {
   add(std::move(s));
 }
 
-void Relays::say_closed(const Stream& s, const wire::RelayClose& why) {
+void RelayStreams::send_closed(const Stream& s, const wire::RelayClose& why) {
   if (!s.peer) return;
   wire::RelayClose close = why;
   close.stream = s.end->stream();
@@ -91,37 +90,33 @@ void Relays::say_closed(const Stream& s, const wire::RelayClose& why) {
 }
 
 // A lost message is sent again when the other end mentions the stream.
-void Relays::close(node::ConnectionId id) {
+void RelayStreams::close(node::ConnectionId id) {
   Stream* s = find(id);
   if (s == nullptr) return;
   const bool relayed = s->relayed();
-  say_closed(*s, {});
+  send_closed(*s, {});
   forget(*s);
   if (relayed) world_.on_relayed_closed(id);
 }
 
-void Relays::lose(Stream& s, const Error& cause, bool say) {
+void RelayStreams::lose(Stream& s, const Error& cause, bool say) {
   const node::ConnectionId id = s.id;
   const bool relayed = s.relayed();
-  if (say) say_closed(s, {0, false, cause.code, cause.message, cause.next});
+  if (say) send_closed(s, {0, false, cause.code, cause.message, cause.next});
   forget(s);
-  if (relayed)
-    world_.on_relayed_closed(id);
-  else
-    world_.tell(node::RelayEnded{id, node::RelayEnded::How::lost, cause});
+  if (relayed) world_.on_relayed_closed(id);
+  else world_.tell(node::RelayEnded{id, node::RelayEnded::How::lost, cause});
 }
 
-bool Relays::received(Instant now, const node::RelayReceived& e) {
+bool RelayStreams::received(Instant now, const node::RelayReceived& e) {
   struct Named {
     std::uint64_t stream;
     bool opener;  // the sender
   };
   const Named named = std::visit(
       [](const auto& m) {
-        if constexpr (requires { m.opener; })
-          return Named{m.stream, m.opener};
-        else
-          return Named{m.stream, true};
+        if constexpr (requires { m.opener; }) return Named{m.stream, m.opener};
+        else return Named{m.stream, true};
       },
       e.message);
   const auto found = by_address_.find({e.header.sender, named.stream, !named.opener});
@@ -131,23 +126,21 @@ bool Relays::received(Instant now, const node::RelayReceived& e) {
     lose(s, {close->code, close->cause.empty() ? "ended the stream" : close->cause, close->next}, false);
     return true;
   }
-  if (const auto* data = std::get_if<wire::RelayData>(&e.message))
-    s.end->receive(now, *data);
-  else
-    s.end->opened_again(now);
+  if (const auto* data = std::get_if<wire::RelayData>(&e.message)) s.end->receive(now, *data);
+  else s.end->opened_again(now);
   touched_.insert(s.id);
   return true;
 }
 
 // The caller of write() is in the middle of its own work, so the end of the stream, which ends that work too, waits for dispatch().
-void Relays::write(Stream& s, const wire::Message& message) {
+void RelayStreams::write(Stream& s, const wire::Message& message) {
   touched_.insert(s.id);
   if (s.unread) return;
   s.end->write(wire::frame(message));
   s.unread = s.end->unacknowledged() > kRelayMostBytes;
 }
 
-bool Relays::input(node::ConnectionId client, wire::ExecInput input) {
+bool RelayStreams::input(node::ConnectionId client, wire::ExecInput input) {
   for (auto at = of_client_.lower_bound({client, 0}); at != of_client_.end() && at->first == client; ++at) {
     Stream& s = *find(at->second);
     if (!s.whole || s.request != input.exec || !s.end) continue;
@@ -159,41 +152,36 @@ bool Relays::input(node::ConnectionId client, wire::ExecInput input) {
   return false;
 }
 
-void Relays::wake(node::ConnectionId client) {
-  for (auto at = of_client_.lower_bound({client, 0}); at != of_client_.end() && at->first == client; ++at)
-    touched_.insert(at->second);
+void RelayStreams::wake(node::ConnectionId client) {
+  for (auto at = of_client_.lower_bound({client, 0}); at != of_client_.end() && at->first == client; ++at) touched_.insert(at->second);
 }
 
-std::size_t Relays::room(node::ConnectionId connection) {
+std::size_t RelayStreams::room(node::ConnectionId connection) {
   Stream* s = find(connection);
   if (s == nullptr) return 0;
   std::size_t room = 0;
-  if (s->end)
-    room = kRelayOutputBytes - std::min(kRelayOutputBytes, s->end->unacknowledged());
-  else if (!s->held)
-    room = sinks_.room(s->client);
+  if (s->end) room = kRelayOutputBytes - std::min(kRelayOutputBytes, s->end->unacknowledged());
+  else if (!s->held) room = sinks_.room(s->client);
   if (room < proc::kStreamMessageBytes) s->full = true;
   return room;
 }
 
-void Relays::send(node::ConnectionId connection, const wire::Message& message) {
+void RelayStreams::send(node::ConnectionId connection, const wire::Message& message) {
   Stream* s = find(connection);
   if (s == nullptr) return;
-  if (s->end)
-    write(*s, message);
-  else
-    answer(*s, message);
+  if (s->end) write(*s, message);
+  else answer(*s, message);
 }
 
 // Passes an answer to the client. Returns false if the part is over.
-bool Relays::answer(Stream& s, wire::Message message) {
+bool RelayStreams::answer(Stream& s, wire::Message message) {
   const bool last = message.last;
   const bool failed = message.type == wire::MessageType::error;
   message.request = s.request;
   if (s.whole || (!failed && !last)) sinks_.send(s.client, message);
   if (!last) return true;
   const node::ConnectionId id = s.id;
-  say_closed(s, {});
+  send_closed(s, {});
   forget(s);
   using How = node::RelayEnded::How;
   world_.tell(node::RelayEnded{id, failed ? How::refused : How::done, failed ? error_of(message) : Error{}});
@@ -201,7 +189,7 @@ bool Relays::answer(Stream& s, wire::Message message) {
 }
 
 // Handles what the other end sent, message by message. Returns false if the stream is gone.
-bool Relays::read(Stream& s) {
+bool RelayStreams::read(Stream& s) {
   const bool relayed = s.relayed();
   while (true) {
     if (!relayed && sinks_.room(s.client) < kRelayMessageRoom) return true;
@@ -229,7 +217,7 @@ bool Relays::read(Stream& s) {
   }
 }
 
-void Relays::serve(Instant now, Stream& s) {
+void RelayStreams::serve(Instant now, Stream& s) {
   if (s.end) {
     if (s.unread) return lose(s, kUnread, true);
     if (!read(s)) return;
@@ -251,12 +239,12 @@ void Relays::serve(Instant now, Stream& s) {
   }
 }
 
-Instant Relays::deadline() const {
+Instant RelayStreams::deadline() const {
   if (!touched_.empty()) return Instant{};
   return timers_.empty() ? kNever : timers_.begin()->first;
 }
 
-void Relays::dispatch(Instant now) {
+void RelayStreams::dispatch(Instant now) {
   std::set<node::ConnectionId> due = std::exchange(touched_, {});
   for (auto at = timers_.begin(); at != timers_.end() && at->first <= now; ++at) due.insert(at->second);
   for (const node::ConnectionId id : due)

@@ -1,4 +1,4 @@
-#include "common/job/report.h"
+#include "common/job/file_errors.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,8 +11,7 @@ constexpr std::string_view kSetOption = "--set";
 
 bool is_within(std::string_view path, std::string_view outer) {
   if (!path.starts_with(outer)) return false;
-  return outer.empty() || path.size() == outer.size() || path[outer.size()] == '.' ||
-         path[outer.size()] == '[';
+  return outer.empty() || path.size() == outer.size() || path[outer.size()] == '.' || path[outer.size()] == '[';
 }
 
 std::string_view parent_of(std::string_view path) {
@@ -35,11 +34,9 @@ std::string join_path(std::string_view parent, std::string_view key) {
   return parent.empty() ? std::string(key) : std::string(parent) + "." + std::string(key);
 }
 
-std::string item_path(std::string_view parent, std::size_t index) {
-  return std::string(parent) + "[" + std::to_string(index) + "]";
-}
+std::string item_path(std::string_view parent, std::size_t index) { return std::string(parent) + "[" + std::to_string(index) + "]"; }
 
-void Report::add(std::string code, std::string path, std::string message, std::string next) {
+void FileErrors::add(std::string code, std::string path, std::string message, std::string next) {
   std::string_view at = path;
   auto found = places_.find(at);
   while (found == places_.end() && !at.empty()) {
@@ -54,38 +51,30 @@ void Report::add(std::string code, std::string path, std::string message, std::s
   push(std::move(error));
 }
 
-void Report::add_at(std::uint32_t line, std::string code, std::string path, std::string message,
-                    std::string next) {
+void FileErrors::add_at(std::uint32_t line, std::string code, std::string path, std::string message, std::string next) {
   push({std::move(code), file_name_, line, std::move(path), std::move(message), std::move(next)});
 }
 
-void Report::push(FileError error) {
-  if (full())
-    left_out_ = true;
-  else
-    errors_.push_back(std::move(error));
+void FileErrors::push(FileError error) {
+  if (full()) left_out_ = true;
+  else errors_.push_back(std::move(error));
 }
 
-void Report::add_rules(std::vector<FileError> found) {
+void FileErrors::add_rules(std::vector<FileError> found) {
   const std::size_t before = errors_.size();
   for (auto& error : found) {
-    const bool follows =
-        std::any_of(errors_.begin(), errors_.begin() + static_cast<std::ptrdiff_t>(before),
-                    [&](const FileError& known) { return is_within(error.path, known.path); });
-    if (!follows)
-      add(std::move(error.code), std::move(error.path), std::move(error.message), std::move(error.next));
+    const bool follows = std::any_of(errors_.begin(), errors_.begin() + static_cast<std::ptrdiff_t>(before),
+                                     [&](const FileError& known) { return is_within(error.path, known.path); });
+    if (!follows) add(std::move(error.code), std::move(error.path), std::move(error.message), std::move(error.next));
   }
 }
 
-std::vector<FileError> Report::take() {
+std::vector<FileError> FileErrors::take() {
   std::stable_sort(errors_.begin(), errors_.end(), [&](const FileError& a, const FileError& b) {
-    const auto key = [&](const FileError& e) {
-      return e.file == file_name_ ? e.line : std::numeric_limits<std::uint32_t>::max();
-    };
+    const auto key = [&](const FileError& e) { return e.file == file_name_ ? e.line : std::numeric_limits<std::uint32_t>::max(); };
     return key(a) < key(b);
   });
-  if (left_out_)
-    errors_.push_back({"limit", file_name_, 0, "", "further mistakes are not shown", "correct these first"});
+  if (left_out_) errors_.push_back({"limit", file_name_, 0, "", "further mistakes are not shown", "correct these first"});
   left_out_ = false;
   return std::move(errors_);
 }

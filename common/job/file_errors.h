@@ -11,17 +11,16 @@
 
 namespace dtrain::job {
 
-class Report {
+class FileErrors {
  public:
-  explicit Report(std::string file_name) : file_name_(std::move(file_name)) {}
+  explicit FileErrors(std::string file_name) : file_name_(std::move(file_name)) {}
 
   // Where the field with this path stands. line 0: it came with --set.
   void place(const std::string& path, std::uint32_t line) { places_.emplace(path, line); }
 
   // Uses the line of the field, or of the nearest field that encloses it.
   void add(std::string code, std::string path, std::string message, std::string next = "");
-  void add_at(std::uint32_t line, std::string code, std::string path, std::string message,
-              std::string next = "");
+  void add_at(std::uint32_t line, std::string code, std::string path, std::string message, std::string next = "");
 
   // Adds what validate() found, without consequences of mistakes already reported for the same field.
   void add_rules(std::vector<FileError> found);
