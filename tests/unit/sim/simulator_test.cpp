@@ -117,11 +117,11 @@ TEST(World, TheSameSeedTakesTheSameCourse) {
 
 // Under a sanitizer a run takes some twenty times as long, and is there for its memory errors.
 #ifdef DTRAIN_SANITIZED
-constexpr std::uint64_t kHeldSeeds = 21, kSeveralHostsSeeds = 2, kManyHostsSeeds = 1;
-constexpr std::size_t kEveryOnceFailed = 4;
+constexpr std::uint64_t kHeldSeeds = 17, kSeveralHostsSeeds = 1, kManyHostsSeeds = 1;
+constexpr std::size_t kEveryOnceFailed = 8, kManyHosts = 12;
 #else
 constexpr std::uint64_t kHeldSeeds = 40, kSeveralHostsSeeds = 20, kManyHostsSeeds = 2;
-constexpr std::size_t kEveryOnceFailed = 1;
+constexpr std::size_t kEveryOnceFailed = 1, kManyHosts = 24;
 #endif
 
 TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
@@ -141,7 +141,7 @@ TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
 // More than can have a copy of the ledger, and jobs of many tasks.
 TEST(World, ManyHostsHold) {
   RunOptions options;
-  options.nodes = 24;
+  options.nodes = kManyHosts;
   options.duration = 200s;
   const Report report = run_seeds(options, SeedRange{1, kManyHostsSeeds});
   EXPECT_FALSE(report.violation) << broken_text(report);
@@ -158,89 +158,25 @@ TEST(World, SeedsThatOnceFailed) {
     bool host_stop = false;    // likewise
     bool upgrade = false;      // likewise
   };
+  // clang-format off
+  constexpr Once kOnce[] = {
+      {1, 696}, {1, 770}, {1, 2175}, {1, 2295}, {1, 4698}, {1, 7822}, {1, 14565}, {3, 138}, {3, 158}, {3, 209}, {3, 251},
+      {3, 272}, {3, 292}, {3, 349}, {3, 353}, {3, 431}, {3, 472}, {3, 486}, {3, 527}, {3, 544}, {3, 666}, {3, 704}, {3, 725},
+      {3, 852}, {3, 931}, {3, 1023}, {3, 1254}, {3, 1269}, {3, 1782}, {3, 1838}, {5, 12}, {5, 193}, {5, 864}, {3, 596, true},
+      {5, 152, true}, {5, 386, true}, {3, 1287, true}, {3, 1752, true}, {3, 2217}, {3, 3171}, {3, 3198, true}, {3, 6677},
+      {3, 9733}, {3, 13716}, {3, 8182, true}, {3, 9403, true}, {3, 15151, true}, {3, 16190, true}, {3, 18110, true},
+      {3, 19786, true}, {1, 1407, true}, {1, 1135, true, true}, {1, 2234, true, true}, {1, 9495, true, true},
+      {1, 1607, true, true}, {3, 743, true, true}, {3, 2951, true, true}, {1, 8821, true, true}, {1, 12944, true, true},
+      {3, 13670, true, true}, {3, 474, true, true}, {3, 7601, true, true}, {3, 9588, true, true}, {3, 12003, true, true},
+      {3, 16901, true, true}, {3, 17652, true, true}, {1, 2044, true, true}, {1, 14680, true, true}, {3, 3440, true, true},
+      {3, 16860, true, true}, {3, 91, true, true, true}, {3, 209, true, true, true}, {3, 255, true, true, true},
+      {3, 756, true, true, true}, {3, 922, true, true, true}, {5, 67, true, true, true}, {3, 864, true, true, true, true},
+      {3, 1393, true, true, true, true}, {3, 2115, true, true, true, true}, {3, 370, true, true, true, true},
+      {3, 624, true, true, true, true}, {12, 4, true, true, true, true},
+  };
+  // clang-format on
   std::size_t turn = 0;
-  for (const Once once : {Once{1, 696},
-                          Once{1, 770},
-                          Once{1, 2175},
-                          Once{1, 2295},
-                          Once{1, 4698},
-                          Once{1, 7822},
-                          Once{1, 14565},
-                          Once{3, 138},
-                          Once{3, 158},
-                          Once{3, 209},
-                          Once{3, 251},
-                          Once{3, 272},
-                          Once{3, 292},
-                          Once{3, 349},
-                          Once{3, 353},
-                          Once{3, 431},
-                          Once{3, 472},
-                          Once{3, 486},
-                          Once{3, 527},
-                          Once{3, 544},
-                          Once{3, 666},
-                          Once{3, 704},
-                          Once{3, 725},
-                          Once{3, 852},
-                          Once{3, 931},
-                          Once{3, 1023},
-                          Once{3, 1254},
-                          Once{3, 1269},
-                          Once{3, 1782},
-                          Once{3, 1838},
-                          Once{5, 12},
-                          Once{5, 193},
-                          Once{5, 864},
-                          Once{3, 596, true},
-                          Once{5, 152, true},
-                          Once{5, 386, true},
-                          Once{3, 1287, true},
-                          Once{3, 1752, true},
-                          Once{3, 2217},
-                          Once{3, 3171},
-                          Once{3, 3198, true},
-                          Once{3, 6677},
-                          Once{3, 9733},
-                          Once{3, 13716},
-                          Once{3, 8182, true},
-                          Once{3, 9403, true},
-                          Once{3, 15151, true},
-                          Once{3, 16190, true},
-                          Once{3, 18110, true},
-                          Once{3, 19786, true},
-                          Once{1, 1407, true},
-                          Once{1, 1135, true, true},
-                          Once{1, 2234, true, true},
-                          Once{1, 9495, true, true},
-                          Once{1, 1607, true, true},
-                          Once{3, 743, true, true},
-                          Once{3, 2951, true, true},
-                          Once{1, 8821, true, true},
-                          Once{1, 12944, true, true},
-                          Once{3, 13670, true, true},
-                          Once{3, 474, true, true},
-                          Once{3, 7601, true, true},
-                          Once{3, 9588, true, true},
-                          Once{3, 12003, true, true},
-                          Once{3, 16901, true, true},
-                          Once{3, 17652, true, true},
-                          Once{1, 2044, true, true},
-                          Once{1, 14680, true, true},
-                          Once{3, 3440, true, true},
-                          Once{3, 16860, true, true},
-                          Once{3, 91, true, true, true},
-                          Once{3, 209, true, true, true},
-                          Once{3, 255, true, true, true},
-                          Once{3, 756, true, true, true},
-                          Once{3, 922, true, true, true},
-                          Once{5, 67, true, true, true},
-                          Once{3, 864, true, true, true, true},
-                          Once{3, 1393, true, true, true, true},
-                          Once{3, 2115, true, true, true, true},
-                          Once{3, 370, true, true, true, true},
-                          Once{3, 624, true, true, true, true},
-                          Once{12, 4, true, true, true, true}}) {
+  for (const Once& once : kOnce) {
     if (turn++ % kEveryOnceFailed != 0) continue;
     RunOptions options;
     options.nodes = once.nodes;
