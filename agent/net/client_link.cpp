@@ -38,8 +38,8 @@ constexpr std::chrono::seconds kConnectTime{3};    // to one address
 constexpr std::chrono::seconds kHandshakeTime{3};  // with one of the agents' keys
 constexpr std::chrono::seconds kHelloTime{10};     // for the agent's loop to answer
 constexpr int kClientSockets = 64;                 // three for each key that is tried; closed ones count until ZeroMQ has reaped them
-constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+constexpr int kLinkWatched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_DISCONNECTED |
+                             ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr const char* kNotThereNext =
     "see whether dtraind runs there, has a key file and names your key under access.keys; clients' port is the gossip port + 2";
 
@@ -216,7 +216,7 @@ Result<ZmqClientLink::Handshake> ZmqClientLink::connect(const std::string& to, c
                    (!to.starts_with('[') || socket_.set(ZMQ_IPV6, 1)) && socket_.set(ZMQ_CURVE_SERVERKEY, view(agents)) &&
                    socket_.set(ZMQ_CURVE_PUBLICKEY, view(own.public_key)) && socket_.set(ZMQ_CURVE_SECRETKEY, view(own.secret_key));
   if (!set) return could_not();
-  auto events = SocketEvents::open(context_, socket_, "events-" + std::to_string(++connections_), kWatched);
+  auto events = SocketEvents::open(context_, socket_, "events-" + std::to_string(++connections_), kLinkWatched);
   if (!events) return could_not();
   events_.emplace(std::move(*events));
   auto added = poller_.add(socket_.fd(), EPOLLIN, {PollTag::Kind::dealer, 0});

@@ -11,9 +11,9 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kWatched = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kDealerWatched = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-std::string_view view(const CurveKey& key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
+std::string_view view_of_key(const CurveKey& key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
 
 }  // namespace
 
@@ -39,14 +39,15 @@ Status Dealer::connect() {
              socket->set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
   if (!world_.keys.plain()) {
     const KeyPair& shown = target_.join ? world_.keys.cluster(pair_) : world_.keys.own(pair_);
-    set = set && socket->set(ZMQ_CURVE_SERVERKEY, view(world_.keys.cluster(pair_).public_key)) &&
-          socket->set(ZMQ_CURVE_PUBLICKEY, view(shown.public_key)) && socket->set(ZMQ_CURVE_SECRETKEY, view(shown.secret_key));
+    set = set && socket->set(ZMQ_CURVE_SERVERKEY, view_of_key(world_.keys.cluster(pair_).public_key)) &&
+          socket->set(ZMQ_CURVE_PUBLICKEY, view_of_key(shown.public_key)) &&
+          socket->set(ZMQ_CURVE_SECRETKEY, view_of_key(shown.secret_key));
   }
   if (!set) return fail(ErrorCode::internal, "could not set up socket: " + zmq_cause());
   if (target_.join) {
     // A new name each time, because libzmq frees that of a closed one later.
     const std::string name = "events-" + std::to_string(serial_) + "-" + std::to_string(++openings_);
-    auto events = SocketEvents::open(world_.context, *socket, name, kWatched);
+    auto events = SocketEvents::open(world_.context, *socket, name, kDealerWatched);
     if (!events) return fail(events.error());
     events_.emplace(std::move(*events));
     if (auto added = world_.poller.add(events_->fd(), EPOLLIN, {PollTag::Kind::dealer_monitor, serial_}); !added) {

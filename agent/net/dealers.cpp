@@ -8,14 +8,14 @@
 namespace dtrain::net {
 namespace {
 
-constexpr int kLastWordsMs = 100;    // for a message sent just before closing (a farewell) to leave
-constexpr Duration kOpenAgain = 1s;  // after descriptors ran out
+constexpr int kLastWordsOfAllMs = 100;  // for a message sent just before closing (a farewell) to leave
+constexpr Duration kOpenAgain = 1s;     // after descriptors ran out
 
 }  // namespace
 
 Dealers::~Dealers() {
   for (auto& [target, dealer] : dealers_)
-    if (dealer->up()) dealer->set_linger(kLastWordsMs);
+    if (dealer->up()) dealer->set_linger(kLastWordsOfAllMs);
 }
 
 bool Dealers::kept(const Dealer& dealer) const {

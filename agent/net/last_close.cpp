@@ -22,12 +22,12 @@ constexpr int kServerSocket = 3;                // in the helper, which has noth
 constexpr const char* kName = "dtraind-close";  // in ps; at most 15 characters
 
 // A byte, with a descriptor to be closed, or without one: the agent has closed its own copy of the previous one.
-struct Message {
+struct ControlMessage {
   char byte = 0;
   iovec part{&byte, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};
-  Message() {
+  ControlMessage() {
     header.msg_iov = &part;
     header.msg_iovlen = 1;
   }
@@ -48,7 +48,7 @@ struct Message {
   int held = -1;
   for (int closing = 0;;) {
     while (closing > 0 && ::waitpid(-1, nullptr, closing < kMostClosing ? WNOHANG : 0) > 0) --closing;
-    Message message;
+    ControlMessage message;
     message.header.msg_control = message.control;
     message.header.msg_controllen = sizeof message.control;
     const ssize_t n = ::recvmsg(kServerSocket, &message.header, MSG_CMSG_CLOEXEC);
@@ -161,7 +161,7 @@ void LastClose::close_listener(int listener) {
 }
 
 bool LastClose::tell(int descriptor) {
-  Message message;
+  ControlMessage message;
   if (descriptor >= 0) {
     message.header.msg_control = message.control;
     message.header.msg_controllen = sizeof message.control;

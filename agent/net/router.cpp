@@ -11,23 +11,23 @@ namespace {
 
 // ROUTER's own names of connections are a zero and a 32-bit number that counts up, so a path is the name itself and
 // no table is needed: a vanished connection's name is not reused. A peer that names itself has no path.
-constexpr std::size_t kNameBytes = 5;
+constexpr std::size_t kRouterNameBytes = 5;
 constexpr int kLaneShift = 32;
 
 gossip::ReplyPath path_of(std::string_view name, wire::Lane lane) {
-  if (name.size() != kNameBytes || name[0] != 0) return 0;
+  if (name.size() != kRouterNameBytes || name[0] != 0) return 0;
   std::uint64_t path = lane == wire::Lane::gossip ? 1 : 2;
-  for (std::size_t i = 1; i < kNameBytes; ++i) path = path << 8 | static_cast<unsigned char>(name[i]);
+  for (std::size_t i = 1; i < kRouterNameBytes; ++i) path = path << 8 | static_cast<unsigned char>(name[i]);
   return path;
 }
 
 std::string name_of(gossip::ReplyPath path) {
-  std::string name(kNameBytes, '\0');
-  for (std::size_t i = kNameBytes - 1; i > 0; --i, path >>= 8) name[i] = static_cast<char>(path & 0xff);
+  std::string name(kRouterNameBytes, '\0');
+  for (std::size_t i = kRouterNameBytes - 1; i > 0; --i, path >>= 8) name[i] = static_cast<char>(path & 0xff);
   return name;
 }
 
-constexpr std::string_view kHandshakeNext =
+constexpr std::string_view kRouterHandshakeNext =
     "its key file differs from ours, or it runs without one, or it is no agent: compare `sha256sum` of both key files";
 
 const KeyPair* served(const KeyRing& keys) { return keys.plain() ? nullptr : &keys.cluster(0); }
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Router>> Router::open(const ZmqContext& context, Poller& 
   options.set_up = [lane, ip = listen.ip](ZmqSocket& socket) {
     return net::set_up(socket, lane, ip) && socket.set(ZMQ_ZAP_DOMAIN, std::string_view(kZapDomain));
   };
-  options.handshake_next = kHandshakeNext;
+  options.handshake_next = kRouterHandshakeNext;
   auto bound = BoundRouter::open(context, poller, std::move(options), served(keys));
   if (!bound) return fail(bound.error());
   return std::unique_ptr<Router>(new Router(std::move(*bound), lane));

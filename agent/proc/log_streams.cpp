@@ -20,7 +20,7 @@ constexpr std::size_t kInotifyBytes = 64 << 10;   // read at once; what is left 
 constexpr std::uint32_t kDirectoryEvents = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR;
 constexpr std::uint32_t kFileEvents = IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR;
 
-Error system_error(const std::string& what) {
+Error error_of_system(const std::string& what) {
   return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno), "raise fs.inotify limits or nofile"};
 }
 
@@ -28,7 +28,7 @@ Error system_error(const std::string& what) {
 
 Result<LogStreams> LogStreams::open(std::string tasks_dir) {
   LogStreams streams(std::move(tasks_dir));
-  if (!streams.epoll_ || !streams.work_ || !streams.epoll_.add(streams.work_.fd())) return fail(system_error("prepare log streams"));
+  if (!streams.epoll_ || !streams.work_ || !streams.epoll_.add(streams.work_.fd())) return fail(error_of_system("prepare log streams"));
   return streams;
 }
 
@@ -103,7 +103,7 @@ Status LogStreams::ensure_inotify() {
   if (inotify_) return {};
   UniqueFd inotify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!inotify || ::inotify_add_watch(inotify.get(), tasks_dir_.c_str(), kDirectoryEvents) < 0 || !epoll_.add(inotify.get()))
-    return fail(system_error("follow logs in " + tasks_dir_));
+    return fail(error_of_system("follow logs in " + tasks_dir_));
   inotify_ = std::move(inotify);
   return {};
 }
@@ -123,7 +123,7 @@ Status LogStreams::follow(const Key& key, const LogStream& stream) {
     watched.id = id;
     watched.streams.insert(key);
     watch_directory(name, watched);
-    if (watched.descriptor < 0 && errno != ENOENT) return fail(system_error("follow logs in " + tasks_dir_ + "/" + name));
+    if (watched.descriptor < 0 && errno != ENOENT) return fail(error_of_system("follow logs in " + tasks_dir_ + "/" + name));
   }
   return {};
 }

@@ -12,8 +12,8 @@ constexpr std::size_t kRecordsPerBlock = 512;
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::size_t kBytesPerStep = 1 << 20;  // raw bytes looked at before step() returns
 constexpr int kPiecesPerStep = 8192;            // likewise pieces passed over
-constexpr std::uint64_t kRecordBytes = sizeof(LogIndexRecord);
-constexpr std::int64_t kNanosecondsPerMillisecond = 1'000'000;
+constexpr std::uint64_t kTailRecordBytes = sizeof(LogIndexRecord);
+constexpr std::int64_t kTailNanosecondsPerMillisecond = 1'000'000;
 
 }  // namespace
 
@@ -30,11 +30,11 @@ void TailFinder::answer(const LogPosition& position) {
 Status TailFinder::open_tail_piece() {
   const auto index = file_->index_size();
   if (!index) return fail(index.error());
-  index_end_ = *index / kRecordBytes * kRecordBytes;
+  index_end_ = *index / kTailRecordBytes * kTailRecordBytes;
   std::uint64_t covered = 0;
   AttemptNumber attempt = 0;
   if (index_end_ > 0) {
-    const auto last = file_->read_index(index_end_ - kRecordBytes, 1);
+    const auto last = file_->read_index(index_end_ - kTailRecordBytes, 1);
     if (!last) return fail(last.error());
     if (!last->empty() && plausible(last->front(), size_)) {
       covered = std::min(last->front().offset + last->front().length, size_);
@@ -67,7 +67,7 @@ Result<bool> TailFinder::open_previous() {
     const auto info = file_->data_stat();
     if (!info) return fail(info.error());
     size_ = static_cast<std::uint64_t>(info->st_size);
-    modified_ms_ = std::int64_t{info->st_mtim.tv_sec} * 1000 + info->st_mtim.tv_nsec / kNanosecondsPerMillisecond;
+    modified_ms_ = std::int64_t{info->st_mtim.tv_sec} * 1000 + info->st_mtim.tv_nsec / kTailNanosecondsPerMillisecond;
     if (Status opened = open_tail_piece(); !opened) return fail(opened.error());
     return true;
   }
@@ -75,20 +75,20 @@ Result<bool> TailFinder::open_previous() {
 
 // The block of records before index_end_, as pieces; gaps between records are pieces of their own.
 Status TailFinder::load_pieces() {
-  const std::uint64_t count = std::min<std::uint64_t>(kRecordsPerBlock, index_end_ / kRecordBytes);
-  const std::uint64_t first = index_end_ - count * kRecordBytes;
-  const std::uint64_t from = first >= kRecordBytes ? first - kRecordBytes : first;  // one more, for a gap before the block
-  const auto records = file_->read_index(from, static_cast<std::size_t>((index_end_ - from) / kRecordBytes));
+  const std::uint64_t count = std::min<std::uint64_t>(kRecordsPerBlock, index_end_ / kTailRecordBytes);
+  const std::uint64_t first = index_end_ - count * kTailRecordBytes;
+  const std::uint64_t from = first >= kTailRecordBytes ? first - kTailRecordBytes : first;  // one more, for a gap before the block
+  const auto records = file_->read_index(from, static_cast<std::size_t>((index_end_ - from) / kTailRecordBytes));
   if (!records) return fail(records.error());
   std::uint64_t position = 0;
   AttemptNumber attempt = 0;
   for (std::size_t i = 0; i < records->size(); ++i) {
     const LogIndexRecord& record = (*records)[i];
     if (!plausible(record, size_)) continue;
-    const std::uint64_t at = from + i * kRecordBytes;
+    const std::uint64_t at = from + i * kTailRecordBytes;
     const std::uint64_t end = std::min(record.offset + record.length, size_);
     if (at >= first) {
-      const std::int64_t time_ms = record.wall_ns / kNanosecondsPerMillisecond;
+      const std::int64_t time_ms = record.wall_ns / kTailNanosecondsPerMillisecond;
       if (record.offset > position)
         pieces_.push_back(Piece{LogSegment{position, record.offset, attempt, task::LogStream::out, time_ms},
                                 LogPosition{file_->number(), at, position, attempt}});

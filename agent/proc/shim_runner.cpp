@@ -29,7 +29,7 @@ namespace {
 
 constexpr Duration kListBound = 2s;  // for living shims to answer, and for leftovers of dead ones to die
 constexpr Duration kListPause = 2ms;
-constexpr int kEventsPerTurn = 64;
+constexpr int kShimEventsPerTurn = 64;
 constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1, kShmTag = 2;  // handles count from 1, and each has TrackedShim::kTags tags
 static_assert(kShmTag < TrackedShim::kTags);
 constexpr std::size_t kSocketPathBytes = 107;
@@ -343,7 +343,7 @@ void ShimRunner::wake() {
 }
 
 void ShimRunner::poll_once() {
-  epoll_event ready[kEventsPerTurn];
+  epoll_event ready[kShimEventsPerTurn];
   for (const epoll_event& event : poller_.ready(ready)) {
     const std::uint64_t tag = event.data.u64;
     if (tag == kLauncherTag) {

@@ -24,8 +24,8 @@ namespace dtrain::proc {
 namespace {
 
 constexpr const char* kRecord = "/shm";  // in the assignment's directory: a line for each, "INODE BIRTH NAME"
-constexpr std::size_t kReadBytes = 16 << 10;
-constexpr int kReadsAtOnce = 64;  // more than the kernel keeps
+constexpr std::size_t kNoticesBytes = 16 << 10;
+constexpr int kNoticeReadsAtOnce = 64;  // more than the kernel keeps
 
 struct Mark {
   std::string text;  // identifies a file among later ones of the same name
@@ -75,7 +75,7 @@ ShmWatch::ShmWatch(std::string directory) : directory_(std::move(directory)) {
 std::vector<ShmWatch::Made> ShmWatch::read() {
   std::vector<Made> made;
   if (!fd_) return made;
-  char buffer[kReadBytes];
+  char buffer[kNoticesBytes];
   ssize_t left = ::read(fd_.get(), buffer, sizeof buffer);
   fanotify_event_metadata head{};  // copied: lengths are not multiples of its alignment
   for (const char* event = buffer; left >= static_cast<ssize_t>(sizeof head); event += head.event_len, left -= head.event_len) {
@@ -114,7 +114,7 @@ void ShmWatch::note(const std::string& tasks_dir, const std::vector<Task>& tasks
   };
   pid_t maker = -1;
   const Task* task = nullptr;
-  for (int i = 0; i < kReadsAtOnce; ++i) {
+  for (int i = 0; i < kNoticeReadsAtOnce; ++i) {
     const std::vector<Made> news = read();
     if (news.empty()) return;
     for (const Made& made : news) {

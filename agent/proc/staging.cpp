@@ -29,7 +29,7 @@ constexpr std::size_t kRequestBytes = 64 << 20;       // of one errand
 constexpr std::size_t kAnswerBytes = 4 << 20;         // to one errand; a longer answer is a bug
 constexpr const char* kWorkerName = "dtraind-stage";  // in ps; at most 15 characters
 
-Error system_error(const std::string& what) {
+Error staging_error(const std::string& what) {
   return Error{ErrorCode::io, "could not " + what + ": " + std::strerror(errno), "raise the limits of processes and open files"};
 }
 
@@ -141,7 +141,7 @@ void work_as_worker(const StageDirs& dirs, const UniqueFd& socket) {
 Result<std::unique_ptr<Stager>> Stager::open(StageDirs dirs) {
   Epoll epoll;
   WorkFlag work;
-  if (!epoll || !work || !epoll.add(work.fd())) return fail(system_error("prepare staging"));
+  if (!epoll || !work || !epoll.add(work.fd())) return fail(staging_error("prepare staging"));
   auto forks = ForkServer::open([dirs](UniqueFd socket) { work_as_worker(dirs, socket); });
   if (!forks) return tl::unexpected(forks.error());
   std::unique_ptr<Stager> stager(new Stager(std::move(dirs), std::move(*forks), std::move(epoll), std::move(work)));
@@ -197,19 +197,19 @@ Instant Stager::deadline() const {
 
 Result<Stager::Worker*> Stager::begin_worker() {
   std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail(system_error("begin a staging worker"));
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail(staging_error("begin a staging worker"));
   Worker worker;
   worker.socket.reset(ends[0]);
   const UniqueFd theirs(ends[1]);
   worker.pid = forks_->start(theirs.get());
   if (worker.pid < 0) {
     errno = -worker.pid;
-    return fail(system_error("begin a staging worker"));
+    return fail(staging_error("begin a staging worker"));
   }
   ::setpgid(worker.pid, worker.pid);
   worker.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, worker.pid, 0)));
   if (!worker.pidfd || !epoll_.add(worker.pidfd.get()) || !epoll_.add(worker.socket.get())) {
-    const Error error = system_error("watch a staging worker");
+    const Error error = staging_error("watch a staging worker");
     end_group(worker.pid);
     return fail(error);
   }
@@ -223,7 +223,7 @@ Status Stager::start(Errand& errand) {
   const UniqueFd request(::memfd_create("dtrain-staging", MFD_CLOEXEC));
   errand.result.reset(::memfd_create("dtrain-staging", MFD_CLOEXEC));
   if (!request || !errand.result || !write_all(request.get(), wire::encode(asked), kRequestBytes))
-    return fail(system_error("start staging"));
+    return fail(staging_error("start staging"));
   const auto give = [&](Worker& worker) {
     if (!send_descriptors<2>(worker.socket.get(), {request.get(), errand.result.get()})) return false;
     worker.errand = std::move(errand);
@@ -233,7 +233,7 @@ Status Stager::start(Errand& errand) {
     if (!worker.errand && give(worker)) return {};
   const auto begun = begin_worker();
   if (!begun) return fail(begun.error());
-  return give(**begun) ? Status() : fail(system_error("start staging"));
+  return give(**begun) ? Status() : fail(staging_error("start staging"));
 }
 
 void Stager::answer_failure(const Errand& errand, const Error& error, EventSink& sink) const {

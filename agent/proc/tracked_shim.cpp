@@ -17,10 +17,10 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr Duration kGreetingBound = 10s;  // from launch to the first answer; then it is killed
-constexpr Duration kLostBound = 10s;      // alive but not connectable
-constexpr Duration kFirstPause = 2ms;     // between looks; doubled
-constexpr Duration kLastPause = 200ms;
+constexpr Duration kGreetingBound = 10s;   // from launch to the first answer; then it is killed
+constexpr Duration kLostBound = 10s;       // alive but not connectable
+constexpr Duration kFirstShimPause = 2ms;  // between looks; doubled
+constexpr Duration kLastShimPause = 200ms;
 constexpr int kPacketsPerTurn = 64;
 // An attempt that fails within this time may have failed because of its port. After a longer time it had the port,
 // and another process took it since.
@@ -96,7 +96,7 @@ void TrackedShim::connect_again(Instant now) {
   if (life_ != Life::lost) give_up_ = now + kLostBound;
   life_ = Life::lost;
   if (now >= give_up_) kill_process(pidfd_);
-  pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
+  pause_ = std::clamp(pause_ * 2, kFirstShimPause, kLastShimPause);
   deadline_ = now + pause_;
 }
 
@@ -346,7 +346,7 @@ bool TrackedShim::kill_tree() {
 
 void TrackedShim::bury_more(Instant now) {
   if (!kill_tree()) return finish_burial();
-  pause_ = std::clamp(pause_ * 2, kFirstPause, kLastPause);
+  pause_ = std::clamp(pause_ * 2, kFirstShimPause, kLastShimPause);
   deadline_ = now + pause_;
 }
 

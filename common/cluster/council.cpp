@@ -17,7 +17,7 @@ using Act = CouncilStep::Act;
 constexpr std::size_t kThreeFrom = 3, kFiveFrom = 10;  // members
 
 // Why a voter must go, the most urgent first.
-enum class Fault : std::uint8_t { left, lost, never, too_old, none };
+enum class SeatFault : std::uint8_t { left, lost, never, too_old, none };
 
 class Council {
  public:
@@ -40,7 +40,7 @@ class Council {
 
   CouncilStep next() const {
     for (const MemberId& id : learners())
-      if (fault(id) == Fault::left) return change(ChangeKind::remove, id, name(id) + " left");
+      if (fault(id) == SeatFault::left) return change(ChangeKind::remove, id, name(id) + " left");
     const CouncilStep seats = next_of_voters();
     if (seats.act != Act::nothing) return seats;
     return next_of_learners().value_or(seats);
@@ -54,7 +54,7 @@ class Council {
  private:
   CouncilStep next_of_voters() const {
     for (const MemberId& id : voters_)
-      if (fault(id) == Fault::left && voters_.size() > 1)
+      if (fault(id) == SeatFault::left && voters_.size() > 1)
         if (auto step = dismiss(id, ChangeKind::remove, name(id) + " left")) return *step;
     if (voters_.size() > target_) return shrink();
     if (voters_.size() < target_) return grow();
@@ -89,12 +89,12 @@ class Council {
     const CouncilMember* known = member(id);
     return known != nullptr && gone(*known) && !heard(id) && now_ - known->since >= options_.replace_after;
   }
-  Fault fault(const MemberId& id) const {
+  SeatFault fault(const MemberId& id) const {
     const CouncilMember* known = member(id);
-    if (known != nullptr && known->state == State::left) return Fault::left;
-    if (lost(id)) return Fault::lost;
-    if (known != nullptr && known->never) return Fault::never;
-    return known != nullptr && known->too_old ? Fault::too_old : Fault::none;
+    if (known != nullptr && known->state == State::left) return SeatFault::left;
+    if (lost(id)) return SeatFault::lost;
+    if (known != nullptr && known->never) return SeatFault::never;
+    return known != nullptr && known->too_old ? SeatFault::too_old : SeatFault::none;
   }
   bool eligible(const MemberId& id) const {
     const CouncilMember* known = member(id);
@@ -127,7 +127,7 @@ class Council {
     for (const auto* ids : {&voters_, &learners()})
       for (const MemberId& id : *ids) {
         const CouncilMember* other = member(id);
-        if (other != nullptr && other != &one && other->zone == one.zone && fault(id) == Fault::none) ++count;
+        if (other != nullptr && other != &one && other->zone == one.zone && fault(id) == SeatFault::none) ++count;
       }
     return count;
   }
@@ -214,8 +214,8 @@ class Council {
     // Dismissed first are voters that must go anyway, then absent ones, then the last of the others; the leader only
     // when nobody else is left.
     const auto urgency = [this](const MemberId& id) {
-      const Fault why = fault(id);
-      return std::tuple(why, why == Fault::none && id == view_.self, there(id));
+      const SeatFault why = fault(id);
+      return std::tuple(why, why == SeatFault::none && id == view_.self, there(id));
     };
     std::sort(order.begin(), order.end(),
               [&](const MemberId& a, const MemberId& b) { return std::pair(urgency(a), rank(b)) < std::pair(urgency(b), rank(a)); });
@@ -228,9 +228,9 @@ class Council {
   // A lost voter has nothing to lose: it makes room first, so that the newcomer's death cannot cost the majority. A
   // living voter goes only when the newcomer votes, if there is room for both.
   std::optional<CouncilStep> replace() const {
-    std::vector<std::pair<Fault, MemberId>> order;
+    std::vector<std::pair<SeatFault, MemberId>> order;
     for (const MemberId& id : voters_)
-      if (fault(id) != Fault::none) order.emplace_back(fault(id), id);
+      if (fault(id) != SeatFault::none) order.emplace_back(fault(id), id);
     if (order.empty()) return std::nullopt;
     std::sort(order.begin(), order.end());
     const std::string purpose = "another in the place of " + name(order.front().second);
@@ -254,7 +254,7 @@ class Council {
     if (needs && idle) return change(ChangeKind::remove, *idle, purpose + ": room for others");
     if (!other) return std::nullopt;
     if (learners().size() < options_.standing_learners) return change(ChangeKind::add_learner, *best_outside(), purpose);
-    if (idle && fault(*idle) == Fault::lost) return change(ChangeKind::remove, *idle, purpose + ": room for others");
+    if (idle && fault(*idle) == SeatFault::lost) return change(ChangeKind::remove, *idle, purpose + ": room for others");
     return std::nullopt;
   }
   std::optional<MemberId> best_outside() const {

@@ -88,7 +88,7 @@ std::string cluster_object(const Cluster& cluster) {
 }
 
 // A worker of a sparse cluster is given no other worker's address.
-bool scales_alone(const JobSpec& spec, const std::string& role) { return spec.policy.enable_dynamic_worker && role == "worker"; }
+bool worker_scales_alone(const JobSpec& spec, const std::string& role) { return spec.policy.enable_dynamic_worker && role == "worker"; }
 
 void add_tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env) {
   if (auto config = tf_config(spec, cluster, task)) env["TF_CONFIG"] = std::move(*config);
@@ -130,7 +130,7 @@ std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& clu
 
 const FrameworkRules kTensorflow{.roles = kRoles,
                                  .collective = Collective::without_servers,
-                                 .scales_alone = scales_alone,
+                                 .scales_alone = worker_scales_alone,
                                  .environment = add_tf_config,
                                  .check = check,
                                  .warn = warn};

@@ -12,26 +12,26 @@ namespace dtrain::job {
 
 namespace {
 
-using Kind = TemplateName::Kind;
+using NameKind = TemplateName::Kind;
 
 constexpr std::array<std::string_view, 9> kPrefixes{"hosts:", "host:", "count:",   "port:",      "job.",
                                                     "task.",  "work.", "package.", "checkpoint."};
-constexpr std::array<std::pair<std::string_view, Kind>, 14> kPlainNames{{{"job.name", Kind::job_name},
-                                                                         {"job.generation", Kind::job_generation},
-                                                                         {"task.name", Kind::task_name},
-                                                                         {"task.type", Kind::task_type},
-                                                                         {"task.index", Kind::task_index},
-                                                                         {"task.rank", Kind::task_rank},
-                                                                         {"task.address", Kind::task_address},
-                                                                         {"task.host", Kind::task_host},
-                                                                         {"task.port", Kind::task_port},
-                                                                         {"work.dir", Kind::work_dir},
-                                                                         {"package.dir", Kind::package_dir},
-                                                                         {"checkpoint.dir", Kind::checkpoint_dir},
-                                                                         {"checkpoint.path", Kind::checkpoint_path},
-                                                                         {"checkpoint.step", Kind::checkpoint_step}}};
-constexpr std::array<std::pair<std::string_view, Kind>, 3> kRoleNames{
-    {{"hosts:", Kind::hosts}, {"count:", Kind::count}, {"port:", Kind::port}}};
+constexpr std::array<std::pair<std::string_view, NameKind>, 14> kPlainNames{{{"job.name", NameKind::job_name},
+                                                                             {"job.generation", NameKind::job_generation},
+                                                                             {"task.name", NameKind::task_name},
+                                                                             {"task.type", NameKind::task_type},
+                                                                             {"task.index", NameKind::task_index},
+                                                                             {"task.rank", NameKind::task_rank},
+                                                                             {"task.address", NameKind::task_address},
+                                                                             {"task.host", NameKind::task_host},
+                                                                             {"task.port", NameKind::task_port},
+                                                                             {"work.dir", NameKind::work_dir},
+                                                                             {"package.dir", NameKind::package_dir},
+                                                                             {"checkpoint.dir", NameKind::checkpoint_dir},
+                                                                             {"checkpoint.path", NameKind::checkpoint_path},
+                                                                             {"checkpoint.step", NameKind::checkpoint_step}}};
+constexpr std::array<std::pair<std::string_view, NameKind>, 3> kRoleNames{
+    {{"hosts:", NameKind::hosts}, {"count:", NameKind::count}, {"port:", NameKind::port}}};
 constexpr std::string_view kHost = "host:";
 constexpr std::size_t kIndexDigits = 5;  // limits::kTasksPerJob
 
@@ -68,21 +68,21 @@ std::size_t count_tasks(const ClusterView& cluster, std::string_view role) {
 
 bool is_known(const TemplateName& name, const JobSpec& spec) {
   switch (name.kind) {
-    case Kind::hosts:
-    case Kind::host:
-    case Kind::count:
-    case Kind::port: {
+    case NameKind::hosts:
+    case NameKind::host:
+    case NameKind::count:
+    case NameKind::port: {
       const auto role = spec.roles.find(std::string(name.role));
       return role != spec.roles.end() && name.index < role->second.replicas;
     }
-    case Kind::checkpoint_dir: return spec.checkpoint.has_value();
+    case NameKind::checkpoint_dir: return spec.checkpoint.has_value();
     default: return true;
   }
 }
 
 // A shrunk job has no such task at present.
 bool may_be_left_out(const TemplateName& name, const JobSpec& spec) {
-  if (name.kind != Kind::host) return false;
+  if (name.kind != NameKind::host) return false;
   const std::uint32_t least = spec.roles.at(std::string(name.role)).min_replicas;
   return least != 0 && name.index >= least;
 }
@@ -93,24 +93,24 @@ std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spe
   const auto port_of = [](const TaskAddress* a) { return a ? std::optional(std::to_string(a->port)) : std::nullopt; };
   const TaskAddress* own = address_of(cluster, view.task);
   switch (name.kind) {
-    case Kind::hosts: return join_addresses(cluster, name.role);
-    case Kind::host: return text_of(address_of(cluster, {std::string(name.role), name.index}));
-    case Kind::count: return std::to_string(count_tasks(cluster, name.role));
-    case Kind::port: return port_of(name.role == view.task.role ? own : address_of(cluster, {std::string(name.role), 0}));
-    case Kind::job_name: return cluster.job_name;
-    case Kind::job_generation: return std::to_string(cluster.generation);
-    case Kind::task_name: return view.task.text();
-    case Kind::task_type: return view.task.role;
-    case Kind::task_index: return std::to_string(view.task.index);
-    case Kind::task_rank: return std::to_string(rank_of(spec, cluster, view.task));
-    case Kind::task_address: return text_of(own);
-    case Kind::task_host: return own ? std::optional(own->host) : std::nullopt;
-    case Kind::task_port: return port_of(own);
-    case Kind::work_dir: return view.work_dir;
-    case Kind::package_dir: return view.package_dir;
-    case Kind::checkpoint_dir: return spec.checkpoint ? spec.checkpoint->dir : "";
-    case Kind::checkpoint_path: return cluster.restore ? cluster.restore->path : "";
-    case Kind::checkpoint_step: return cluster.restore ? std::to_string(cluster.restore->step) : "";
+    case NameKind::hosts: return join_addresses(cluster, name.role);
+    case NameKind::host: return text_of(address_of(cluster, {std::string(name.role), name.index}));
+    case NameKind::count: return std::to_string(count_tasks(cluster, name.role));
+    case NameKind::port: return port_of(name.role == view.task.role ? own : address_of(cluster, {std::string(name.role), 0}));
+    case NameKind::job_name: return cluster.job_name;
+    case NameKind::job_generation: return std::to_string(cluster.generation);
+    case NameKind::task_name: return view.task.text();
+    case NameKind::task_type: return view.task.role;
+    case NameKind::task_index: return std::to_string(view.task.index);
+    case NameKind::task_rank: return std::to_string(rank_of(spec, cluster, view.task));
+    case NameKind::task_address: return text_of(own);
+    case NameKind::task_host: return own ? std::optional(own->host) : std::nullopt;
+    case NameKind::task_port: return port_of(own);
+    case NameKind::work_dir: return view.work_dir;
+    case NameKind::package_dir: return view.package_dir;
+    case NameKind::checkpoint_dir: return spec.checkpoint ? spec.checkpoint->dir : "";
+    case NameKind::checkpoint_path: return cluster.restore ? cluster.restore->path : "";
+    case NameKind::checkpoint_step: return cluster.restore ? std::to_string(cluster.restore->step) : "";
   }
   return std::nullopt;
 }
@@ -160,7 +160,7 @@ std::optional<TemplateName> parse_template_name(std::string_view name) {
   const bool number = !digits.empty() && digits.size() <= kIndexDigits &&
                       std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!number) return std::nullopt;
-  return TemplateName{Kind::host, name.substr(0, colon), static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
+  return TemplateName{NameKind::host, name.substr(0, colon), static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
 }
 
 std::vector<std::string> known_template_names(const JobSpec& spec) {
@@ -170,7 +170,7 @@ std::vector<std::string> known_template_names(const JobSpec& spec) {
     out.push_back(std::string(kHost) + entry.first + ":0");
   }
   for (const auto& [plain, kind] : kPlainNames)
-    if (kind != Kind::checkpoint_dir || spec.checkpoint) out.emplace_back(plain);
+    if (kind != NameKind::checkpoint_dir || spec.checkpoint) out.emplace_back(plain);
   return out;
 }
 

@@ -9,8 +9,8 @@ namespace dtrain::job {
 namespace {
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_alnum(char c) { return is_lower(c) || is_digit(c) || (c >= 'A' && c <= 'Z'); }
+bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_alnum(char c) { return is_lower(c) || is_decimal_digit(c) || (c >= 'A' && c <= 'Z'); }
 
 // Bytes of the well-formed sequence at the start of `text`; 0 when it is not well formed.
 std::size_t sequence_length(std::string_view text) {
@@ -40,14 +40,14 @@ bool is_utf8(std::string_view text) {
 }
 
 bool is_job_name(std::string_view text) {
-  const auto inner = [](char c) { return is_lower(c) || is_digit(c); };
+  const auto inner = [](char c) { return is_lower(c) || is_decimal_digit(c); };
   if (text.empty() || text.size() > limits::kNameBytes || !inner(text.front()) || !inner(text.back())) return false;
   return std::all_of(text.begin(), text.end(), [&](char c) { return inner(c) || c == '-'; });
 }
 
 bool is_role_name(std::string_view text) {
   if (text.empty() || text.size() > limits::kRoleNameBytes || !is_lower(text.front())) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return is_lower(c) || is_digit(c); });
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_lower(c) || is_decimal_digit(c); });
 }
 
 bool is_label_name(std::string_view text) {

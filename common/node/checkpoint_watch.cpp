@@ -29,14 +29,14 @@ bool is_at(const CheckpointRecord& r, const NodeId& host) {
   return std::ranges::any_of(r.places, [&](const auto& p) { return p.host == host; });
 }
 
-bool runs_on(const JobRecord& job, const NodeId& host) {
+bool has_tasks_on(const JobRecord& job, const NodeId& host) {
   return std::ranges::any_of(job.tasks, [&](const auto& t) { return !t.second.ended && t.second.place.node == host; });
 }
 
 // The verifier is the first host that has the checkpoint and sees what becomes of it.
 bool is_verifier(const JobRecord& job, const CheckpointRecord& r, const NodeId& host) {
   for (const auto& p : r.places)
-    if (runs_on(job, p.host)) return p.host == host;
+    if (has_tasks_on(job, p.host)) return p.host == host;
   return false;
 }
 
@@ -57,7 +57,7 @@ bool CheckpointWatch::counts(const JobRecord& job, const CheckpointRecord& r) co
 
 void CheckpointWatch::job_changed(JobId id) {
   const JobRecord* job = c_.ledger.find(id);
-  const bool on = job != nullptr && job->spec.checkpoint && job->generation > 0 && !is_final(job->state) && runs_on(*job, c_.facts.id);
+  const bool on = job != nullptr && job->spec.checkpoint && job->generation > 0 && !is_final(job->state) && has_tasks_on(*job, c_.facts.id);
   const auto known = jobs_.find(id);
   if (!on) {
     if (known == jobs_.end()) return;

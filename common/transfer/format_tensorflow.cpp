@@ -44,7 +44,7 @@ class BundleContents : public Contents {
   const BundleIndex index_;
 };
 
-Result<std::unique_ptr<Contents>> parse(std::string_view bytes, std::string_view base) {
+Result<std::unique_ptr<Contents>> parse_index(std::string_view bytes, std::string_view base) {
   auto index = parse_bundle_index(bytes);
   if (!index) return fail(std::move(index.error()));
   return std::make_unique<BundleContents>(std::move(*index), base);
@@ -123,7 +123,7 @@ extern const Format kTensorflowFormat{
     .directory = false,
     .contents_name = bundle_index_name,
     .contents_bytes = kBundleIndexBytes,
-    .parse = parse,
+    .parse = parse_index,
     .is_file_of = [](std::string_view name, std::string_view base) { return is_inner_name(name) && is_bundle_file(name, base); },
     .find = find,
     .may_be = has_table_magic,

@@ -15,7 +15,7 @@ namespace {
 
 using Wire = ProtoField::Wire;
 
-tl::unexpected<Error> damaged(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
+tl::unexpected<Error> damaged_bundle(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
 
 // BundleHeaderProto: num_shards = 1, endianness = 2 (0 little, 1 big), version = 3 {producer = 1, min_consumer = 2}
 Status parse_header(std::string_view message, BundleIndex& index) {
@@ -28,9 +28,9 @@ Status parse_header(std::string_view message, BundleIndex& index) {
     ProtoReader version(field.bytes);
     for (ProtoField part; version.next(part);)
       if (part.is(2, Wire::varint)) min_consumer = part.value;
-    if (version.failed()) return damaged("its header is malformed");
+    if (version.failed()) return damaged_bundle("its header is malformed");
   }
-  if (reader.failed() || shards == 0 || shards > kBundleShards) return damaged("its header is malformed");
+  if (reader.failed() || shards == 0 || shards > kBundleShards) return damaged_bundle("its header is malformed");
   if (endianness != 0) return fail(ErrorCode::refused, "it was written on a big-endian machine, which is not supported");
   if (min_consumer > kBundleMinConsumer)
     return fail(ErrorCode::refused, "it needs a reader of bundle version " + std::to_string(min_consumer));
@@ -72,7 +72,7 @@ Status parse_entry(std::string_view name, std::string_view message, BundleIndex&
   }
   constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (reader.failed() || !well_formed || shard >= index.shards || entry.offset > kLargest || entry.size > kLargest - entry.offset)
-    return damaged("an entry is malformed");
+    return damaged_bundle("an entry is malformed");
   if (sliced) return {};
   entry.name = name;
   entry.shard = static_cast<std::uint32_t>(shard);
@@ -87,19 +87,19 @@ bool all_digits(std::string_view text) { return !text.empty() && text.find_first
 }  // namespace
 
 Result<BundleIndex> parse_bundle_index(std::string_view bytes) {
-  if (bytes.size() > kBundleIndexBytes) return damaged("it is longer than " + std::to_string(kBundleIndexBytes) + " bytes");
+  if (bytes.size() > kBundleIndexBytes) return damaged_bundle("it is longer than " + std::to_string(kBundleIndexBytes) + " bytes");
   BundleIndex index;
   std::size_t name_bytes = 0;
   const auto read = read_table(bytes, [&](std::string_view key, std::string_view value) -> Status {
     if (key.empty()) return parse_header(value, index);  // keys ascend: the header comes first or never
-    if (index.shards == 0) return damaged("its header is missing");
+    if (index.shards == 0) return damaged_bundle("its header is missing");
     name_bytes += key.size();
     if (index.entries.size() == kBundleEntries || name_bytes > kBundleNameBytes)
-      return damaged("it has more than " + std::to_string(kBundleEntries) + " entries or too long names");
+      return damaged_bundle("it has more than " + std::to_string(kBundleEntries) + " entries or too long names");
     return parse_entry(key, value, index);
   });
   if (!read) return fail(read.error());
-  if (index.shards == 0) return damaged("its header is missing");
+  if (index.shards == 0) return damaged_bundle("its header is missing");
   std::sort(index.entries.begin(), index.entries.end(), [](const BundleEntry& a, const BundleEntry& b) {
     return std::tie(a.shard, a.offset, a.size) < std::tie(b.shard, b.offset, b.size);
   });
@@ -107,7 +107,7 @@ Result<BundleIndex> parse_bundle_index(std::string_view bytes) {
   for (std::size_t i = 1; i < index.entries.size(); ++i) {
     const auto &before = index.entries[i - 1], &entry = index.entries[i];
     if (before.shard == entry.shard && before.offset + before.size > entry.offset)
-      return damaged("the entries " + before.name + " and " + entry.name + " overlap");
+      return damaged_bundle("the entries " + before.name + " and " + entry.name + " overlap");
   }
   return index;
 }

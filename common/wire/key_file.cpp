@@ -6,12 +6,12 @@ namespace dtrain::wire {
 namespace {
 
 constexpr std::string_view kVersion = "dtrain-key-v1";
-constexpr std::string_view kHead = "# dtrain cluster key. Copy it to all hosts, mode 0600. First pair: serves; all: accepted.\n";
+constexpr std::string_view kKeyFileHead = "# dtrain cluster key. Copy it to all hosts, mode 0600. First pair: serves; all: accepted.\n";
 constexpr std::string_view kBlanks = " \t\r";
-constexpr const char* kNext = "make one with dtrainctl keygen FILE, or copy it again from a host where it works";
+constexpr const char* kKeyFileNext = "make one with dtrainctl keygen FILE, or copy it again from a host where it works";
 
-auto damaged(const std::string& cause) {
-  return fail(ErrorCode::damaged, cause, kNext);  // the caller names the file
+auto damaged_file(const std::string& cause) {
+  return fail(ErrorCode::damaged, cause, kKeyFileNext);  // the caller names the file
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::string_view next_key_word(std::string_view& line) {
 }
 
 std::string render_key_file(const std::vector<KeyText>& keys) {
-  std::string out(kHead);
+  std::string out(kKeyFileHead);
   for (const KeyText& key : keys) {
     out += kVersion;
     out += ' ';
@@ -62,13 +62,13 @@ std::string render_key_file(const std::vector<KeyText>& keys) {
 }
 
 Result<std::vector<KeyText>> parse_key_file(std::string_view text) {
-  if (text.size() > kKeyFileBytes) return damaged("longer than " + std::to_string(kKeyFileBytes) + " bytes");
+  if (text.size() > kKeyFileBytes) return damaged_file("longer than " + std::to_string(kKeyFileBytes) + " bytes");
   std::vector<KeyText> keys;
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     // The content of a line is never quoted: it may be a secret in the wrong place.
-    const auto wrong = [number](const std::string& cause) { return damaged("line " + std::to_string(number) + ": " + cause); };
+    const auto wrong = [number](const std::string& cause) { return damaged_file("line " + std::to_string(number) + ": " + cause); };
     const std::string_view version = next_key_word(line);
     if (version.empty() || version.front() == '#') continue;
     if (version != kVersion) return wrong("does not begin with " + std::string(kVersion));
@@ -81,7 +81,7 @@ Result<std::vector<KeyText>> parse_key_file(std::string_view text) {
     if (keys.size() == kKeyPairs) return wrong("more than " + std::to_string(kKeyPairs) + " keys");
     keys.push_back({*public_key, *secret_key});
   }
-  if (keys.empty()) return damaged("it holds no key");
+  if (keys.empty()) return damaged_file("it holds no key");
   return keys;
 }
 

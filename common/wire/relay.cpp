@@ -43,7 +43,7 @@ const char* defect(RelayClose& x) { return x.stream == 0 ? "no stream" : nullptr
 
 namespace {
 
-constexpr std::uint32_t kElements = 64;  // of any list; there is none here
+constexpr std::uint32_t kRelayElements = 64;  // of any list; there is none here
 
 template <class T>
 Result<RelayMessage> decode_as(Reader root) {
@@ -74,7 +74,7 @@ Result<RelayMessage> decode_relay(std::uint16_t type, std::string_view bytes) {
     return fail(ErrorCode::limit, "could not decode message of a relay: longer than " + std::to_string(kRelayMessageBytes) + " bytes");
   DecodeLimits limits;
   limits.bytes = kRelayMessageBytes;
-  limits.elements = kElements;
+  limits.elements = kRelayElements;
   limits.depth = kMessageDepth;
   const auto document = Document::parse(bytes, limits);
   if (!document) return fail(document.error());
