@@ -10,7 +10,7 @@ namespace {
 
 // From the loss to the last one's return, when all goes well; it begins only while there is that much time.
 constexpr Duration kTakes = 80s;
-constexpr Duration kTryAgain = 500ms, kLookOften = 20ms, kLongestWait = 15s, kLookEvery = 50ms, kLongestCut = 2s, kOperates = 500ms;
+constexpr Duration kTryAgain = 500ms, kLookOften = 20ms, kLongestWait = 15s, kLossLookEvery = 50ms, kLongestLossCut = 2s, kOperates = 500ms;
 constexpr Duration kLongestDoubt = 4s, kAskEvery = 1s, kLongestAlone = 20s, kLongestBetween = 8s;
 constexpr std::uint32_t kPatience = 30;  // refusals, before the operator forces it
 
@@ -58,7 +58,7 @@ void QuorumLoss::lie_in_wait(Instant until) {
   world_.network().part(away_, true);
   world_.users_rest(true);
   world_.note(victims_.front().host, "the other voters are cut off");
-  watch_cut(world_.now() + kLongestCut);
+  watch_cut(world_.now() + kLongestLossCut);
 }
 
 bool QuorumLoss::about_to_begin() const {
@@ -105,7 +105,7 @@ bool QuorumLoss::choose() {
 void QuorumLoss::watch_cut(Instant until) {
   const bool may = may_go();
   if (may && (!cut_ || shows_more() || world_.now() >= until)) return go();
-  if (world_.now() < until) return world_.timeline().after(kLookEvery, [this, until] { watch_cut(until); });
+  if (world_.now() < until) return world_.timeline().after(kLossLookEvery, [this, until] { watch_cut(until); });
   if (std::exchange(cut_, false)) {
     world_.network().part(away_, false);
     world_.users_rest(false);

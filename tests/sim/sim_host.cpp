@@ -18,7 +18,7 @@ constexpr std::uint64_t kHookFailsOneIn = 6;
 constexpr std::uint32_t kTicksInPlace = 64;  // more Ticks without time going on: the agent spins
 // Each host draws from streams of its own; those of the first are as they were when there was but one.
 constexpr std::uint64_t kStreams = 1'000'000;
-constexpr std::uint64_t kCompareEvery = 8;           // entries: a run has some hundred
+constexpr std::uint64_t kCopiesCompareEvery = 8;     // entries: a run has some hundred
 constexpr std::uint64_t kSnapshotEvery = 50;         // a run is short: snapshots must happen in it
 constexpr std::uint64_t kSnapshotEveryOfMany = 500;  // there are more entries, and more copies that write one
 constexpr MemberId kCluster{0xc1, 0x57e2};
@@ -94,7 +94,7 @@ node::NodeOptions SimHost::node_options() const {
   options.packages_are_given = true;
   options.broken_rule = world_.node_rule();
   options.ledger_knows = knows_;
-  options.compare_every = world_.options_.copies_compare ? kCompareEvery : std::numeric_limits<std::uint64_t>::max();
+  options.compare_every = world_.options_.copies_compare ? kCopiesCompareEvery : std::numeric_limits<std::uint64_t>::max();
   // Of a run alone, so that also cuts and pauses of some seconds outlast them.
   options.lease = world_.lease();
   options.agent_grace = kAgentGrace;

@@ -5,8 +5,6 @@
 
 namespace dtrain::sim::lease {
 
-using Kind = Message::Kind;
-
 Coordinator::Coordinator(const Setting& setting, Voter& voter, Rng rng, Voter::Send send)
     : setting_(setting),
       voter_(voter),

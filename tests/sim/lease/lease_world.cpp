@@ -10,8 +10,6 @@
 namespace dtrain::sim::lease {
 namespace {
 
-using Kind = Message::Kind;
-
 constexpr const char* kKinds[] = {"vote?", "vote",    "append", "append-reply", "copy",    "probe",
                                   "alive", "refused", "report", "request",      "granted", "superseded"};
 

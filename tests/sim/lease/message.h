@@ -41,6 +41,7 @@ struct Message {
   Generation generation = 0;
   std::uint64_t nonce = 0;
 };
+using Kind = Message::Kind;
 
 inline AssignmentId id_of(std::uint32_t task, Generation generation) { return {1, generation, {"ps", task}}; }
 inline MemberId member_id(Member member) { return {1, member + 1}; }

@@ -6,8 +6,6 @@
 
 namespace dtrain::sim::lease {
 
-using Kind = Message::Kind;
-
 // ---------------------------------------------------------------- life
 
 void SimHost::start_agent() {

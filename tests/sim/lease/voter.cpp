@@ -4,8 +4,6 @@
 
 namespace dtrain::sim::lease {
 
-using Kind = Message::Kind;
-
 Message Voter::to(Slot other, Kind kind) const {
   Message message;
   message.kind = kind;
