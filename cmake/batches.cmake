@@ -1,7 +1,8 @@
 # Sources compiled together, some at a time: what they include is read once, and what its templates become is compiled once, which is
-# three quarters of what a test takes, and half of what a program's source takes. So names of their anonymous namespaces must differ within
-# a directory. A batch names its sources without the path of the checkout, so that ccache finds it again from another one; those that have a
-# definition of their own, or SKIP_UNITY_BUILD_INCLUSION, stay alone. For who changes a source all day: cmake -DDTRAIN_BATCHES=OFF, which the preset debug has.
+# three quarters of what a test takes, and half of what a program's source takes. So names of their anonymous namespaces must differ
+# within a directory (tests/tidy/test_batches.py). A batch names its sources without the path of the checkout, so that ccache finds it
+# again from another one; sources with a definition of their own, or with SKIP_UNITY_BUILD_INCLUSION, stay alone. For who changes a source
+# all day: cmake -DDTRAIN_BATCHES=OFF, which the preset debug has.
 option(DTRAIN_BATCHES "compile sources in batches: a whole build takes half the time, a changed source more" ON)
 set(batch_size 4)  # most in one: who changes one source waits for all of them
 if(DTRAIN_SANITIZE)

@@ -4,25 +4,18 @@
 
 namespace dtrain::proc {
 
-Launchers::Line* Launchers::line_for(const task::ShimSpec& spec) {
-  const auto found = std::ranges::find_if(lines_, [&](const Line& line) { return line.launcher->takes(spec); });
-  return found == lines_.end() ? nullptr : &*found;
-}
-
-Result<Launcher*> Launchers::for_assignment(const task::ShimSpec& spec) {
-  if (Line* line = line_for(spec)) return line->launcher.get();
-  return fail(ErrorCode::unavailable, "could not launch " + spec.id.text() + ": this host has no launcher for such a task",
-              "compare tasks.launch of its dtraind.yaml with what the job asks for");
-}
-
 Launcher* Launchers::that_started(const LaunchFile& launch) {
   const auto found = std::ranges::find_if(lines_, [&](const Line& line) { return line.launcher->started(launch); });
   return found == lines_.end() ? nullptr : found->launcher.get();
 }
 
-void Launchers::wait(task::ShimSpec spec) {
-  Line* line = line_for(spec);
-  (line != nullptr ? *line : lines_.front()).waiting.push_back(std::move(spec));
+Status Launchers::wait(task::ShimSpec spec) {
+  const auto line = std::ranges::find_if(lines_, [&](const Line& one) { return one.launcher->takes(spec); });
+  if (line == lines_.end())
+    return fail(ErrorCode::unavailable, "could not launch " + spec.id.text() + ": this host has no launcher for such a task",
+                "compare tasks.launch of its dtraind.yaml with what the job asks for");
+  line->waiting.push_back(std::move(spec));
+  return {};
 }
 
 bool Launchers::waits(const AssignmentId& id) const {
@@ -39,14 +32,14 @@ bool Launchers::can_launch() const {
   return std::ranges::any_of(lines_, [](const Line& line) { return !line.waiting.empty() && line.launcher->has_room(); });
 }
 
-std::vector<task::ShimSpec> Launchers::next() {
-  std::vector<task::ShimSpec> specs;
+std::vector<Launchers::Due> Launchers::next() {
+  std::vector<Due> due;
   for (Line& line : lines_) {
     if (line.waiting.empty() || !line.launcher->has_room()) continue;
-    specs.push_back(std::move(line.waiting.front()));
+    due.push_back({std::move(line.waiting.front()), *line.launcher});
     line.waiting.pop_front();
   }
-  return specs;
+  return due;
 }
 
 void Launchers::dispatch(const Launcher::OnAnswer& on_answer) {

@@ -14,20 +14,21 @@ class Launchers {
  public:
   void add(std::unique_ptr<Launcher> launcher) { lines_.push_back({std::move(launcher), {}}); }
 
-  // The launcher for a new shim. Fails if none takes the assignment.
-  Result<Launcher*> for_assignment(const task::ShimSpec& spec);
   // The launcher that started the shim of that launch file; null if this host has it no more.
   Launcher* that_started(const LaunchFile& launch);
 
-  // Assignments wait here until their launcher has room: each launcher has a line of its own, so that none waits for another's shims. An
-  // assignment that no launcher takes waits in the first line, and whoever launches it learns the cause. At least one launcher must be
-  // there.
-  void wait(task::ShimSpec spec);
+  // An assignment waits until the launcher that takes it has room: each launcher has a line of its own, so that none waits for another's
+  // shims. Fails if no launcher takes the assignment.
+  Status wait(task::ShimSpec spec);
   bool waits(const AssignmentId& id) const;
   void forget(const AssignmentId& id);
   bool can_launch() const;
+  struct Due {
+    task::ShimSpec spec;
+    Launcher& launcher;
+  };
   // Takes from each line the assignment that waited longest, if its launcher has room.
-  std::vector<task::ShimSpec> next();
+  std::vector<Due> next();
 
   void dispatch(const Launcher::OnAnswer& on_answer);
   Instant deadline() const;
@@ -37,7 +38,6 @@ class Launchers {
     std::unique_ptr<Launcher> launcher;
     std::deque<task::ShimSpec> waiting;
   };
-  Line* line_for(const task::ShimSpec& spec);
 
   std::vector<Line> lines_;
 };

@@ -85,7 +85,7 @@ class ShimRunner final : public Runner {
   std::string directory_of(const AssignmentId& id) const { return options_.tasks_dir + "/" + id.text(); }
   TrackedShim* find(const AssignmentId& id);
   TrackedShim& track(const AssignmentId& id);
-  Status try_launch(const task::ShimSpec& spec, TrackedShim& shim);
+  Status try_launch(const task::ShimSpec& spec, TrackedShim& shim, Launcher& launcher);
   Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim, Launcher& launcher);
   Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, Launcher& launcher, bool directory_is_new);
   void settle(const TrackedShim& shim, int pid);
@@ -178,14 +178,12 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   return launch;
 }
 
-Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim) {
+Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim, Launcher& launcher) {
   const auto is_new = make_passable_directory(shim.directory());
   if (!is_new) return fail(is_new.error());
-  const auto launcher = launchers_.for_assignment(spec);
-  if (!launcher) return fail(launcher.error());
-  const auto launch = plan(spec, shim, **launcher, *is_new);
+  const auto launch = plan(spec, shim, launcher, *is_new);
   if (!launch) return fail(launch.error());
-  if (const Status begun = begin(spec, *launch, shim, **launcher); !begun) {
+  if (const Status begun = begin(spec, *launch, shim, launcher); !begun) {
     cgroup_remove({launch->cgroup, launch->memory_cgroup});
     return begun;
   }
@@ -219,17 +217,17 @@ void ShimRunner::launch(const task::ShimSpec& spec) {
   } else if (!shim.gone()) {
     shim.launch_refused(
         Error{ErrorCode::unavailable, "could not launch the shim of " + spec.id.text() + ": another one is starting or ending", ""});
-  } else {
-    launchers_.wait(spec);
+  } else if (const Status waits = launchers_.wait(spec); !waits) {
+    shim.launch_refused(waits.error());
   }
   wake();
 }
 
 void ShimRunner::launch_next() {
-  for (const task::ShimSpec& spec : launchers_.next()) {
+  for (const auto& [spec, launcher] : launchers_.next()) {
     TrackedShim& shim = track(spec.id);
     if (!shim.gone()) continue;  // ordered twice: the first order is in progress
-    if (const Status launched = try_launch(spec, shim); !launched) shim.launch_refused(launched.error());
+    if (const Status launched = try_launch(spec, shim, launcher); !launched) shim.launch_refused(launched.error());
   }
 }
 

@@ -60,7 +60,8 @@ struct Context {
   // Used by host_capacities(): each member's fact as it came, and what was made of it.
   mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
   Tickets tickets;
-  std::deque<Event> later;  // what parts answer on behalf of the world; Node handles it before the end of the turn
+  std::deque<Event> later;             // what parts answer on behalf of the world; Node handles it before the end of the turn
+  std::vector<std::string> fell_sick;  // why this host is given no new tasks from now on; to be reported likewise
   Connections connections;
 
   void emit(Effect effect) { out->push_back(std::move(effect)); }

@@ -253,7 +253,7 @@ void HostHooks::say(Jobs::iterator it, const std::string& reason) {
 }
 
 void HostHooks::set_problem(JobHere& here, std::string problem) {
-  if (here.problem.empty() && !problem.empty()) problems_.push_back(problem);
+  if (here.problem.empty() && !problem.empty()) c_.fell_sick.push_back(problem);
   here.problem = std::move(problem);
 }
 

@@ -48,7 +48,6 @@ class HostHooks final : public StagingStep {
   // Why the host is unfit because of an epilog; "": no epilog makes it unfit.
   std::string unfit() const override;
   // The reasons for which the host became unfit since the last call.
-  std::vector<std::string> take_problems() { return std::exchange(problems_, {}); }
 
  private:
   enum class Hook : unsigned char { none, prolog, epilog };
@@ -106,7 +105,6 @@ class HostHooks final : public StagingStep {
   std::size_t running() const;
 
   Jobs jobs_;  // jobs that began here; bounded by what is placed here, since a host with a failing epilog gets nothing new
-  std::vector<std::string> problems_;
 };
 
 }  // namespace dtrain::node

@@ -111,6 +111,7 @@ void Node::Impl::drive_parts() {
 }
 
 void Node::Impl::deliver() {
+  if (!staging.has_news() && c.later.empty() && c.fell_sick.empty()) return;  // so it is after nearly every part
   if (!tasks.adopted() || c.storage_failed) return;
   tasks.take_from_staging();
   while (!c.later.empty()) {  // called for each part in each turn: exchanging a deque would allocate anew
@@ -118,7 +119,7 @@ void Node::Impl::deliver() {
     c.later.pop_front();
     decide(event);
   }
-  for (const std::string& problem : host_hooks.take_problems()) fitness.report_sick(problem);
+  for (const std::string& reason : std::exchange(c.fell_sick, {})) fitness.report_sick(reason);
 }
 
 // Whose question about checkpoints was answered; nullptr: nobody's who still wants to know. Nobody asked where a directory changed, or a

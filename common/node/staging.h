@@ -91,6 +91,7 @@ class Staging {
   void ended(const task::TaskOrder& order, Instant since);
   bool settled() const;
   // Since the last call: reasons why stagings wait; assignments whose end may now be reported. A refused staging is an event (Staged).
+  bool has_news() const { return !reasons_.empty() || !over_.empty(); }
   std::vector<std::pair<AssignmentId, std::string>> take_reasons() { return std::exchange(reasons_, {}); }
   std::vector<AssignmentId> take_over() { return std::exchange(over_, {}); }
 

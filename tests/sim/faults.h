@@ -41,6 +41,7 @@ inline constexpr std::string_view kFaultNames[] = {
     "pause",     "checkpoint-damage", "stage-error", "gpu-held", "coordinator-kill", "partition", "isolate",   "one-way",
     "loss",      "duplicate",         "delay",       "drain",    "quorum-lost",      "host-stop", "upgrade"};
 inline constexpr std::size_t kFaultCount = std::size(kFaultNames);
+static_assert(kFaultCount == static_cast<std::size_t>(Fault::upgrade) + 1, "each fault has a name; the last one is named here");
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 inline std::string_view to_string(Fault fault) { return kFaultNames[static_cast<std::size_t>(fault)]; }
 

@@ -126,9 +126,10 @@ TEST_F(LaunchersTest, ALauncherHearsOfWhatItStartedForAnEarlierAgent) {
 TEST_F(LaunchersTest, WhatNoneTakesIsRefused) {
   Launchers launchers;
   launchers.add(std::make_unique<BoxLauncher>("", seen_));
-  const auto chosen = launchers.for_assignment(plain(1));
-  ASSERT_FALSE(chosen);
-  EXPECT_EQ(chosen.error().code, ErrorCode::unavailable);
+  const Status waits = launchers.wait(plain(1));
+  ASSERT_FALSE(waits);
+  EXPECT_EQ(waits.error().code, ErrorCode::unavailable);
+  EXPECT_FALSE(launchers.can_launch());
   EXPECT_EQ(launchers.that_started(LaunchFile{}), nullptr);
 }
 
