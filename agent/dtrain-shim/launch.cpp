@@ -79,8 +79,11 @@ bool Launch::load() {
   if (h.argv_count == 0 || h.argv_count > size || h.env_count > size || h.groups_offset % sizeof(uint32_t) != 0) return false;
   constexpr size_t kOwnVariables = 2;  // NOTIFY_SOCKET, DTRAIN_ATTEMPT
   argv = static_cast<char**>(reserve((h.argv_count + 1) * sizeof(char*)));
-  env = static_cast<char**>(reserve((h.env_count + kOwnVariables + 1) * sizeof(char*)));
-  if (argv == nullptr || env == nullptr) return false;
+  env = static_cast<char**>(reserve((h.env_count + kOwnVariables + h.rank_env_count + 1) * sizeof(char*)));
+  const uint32_t of_ranks = h.rank_count * h.rank_env_count;
+  rank_env_ = of_ranks == 0 ? nullptr : static_cast<char**>(reserve(of_ranks * sizeof(char*)));
+  if (argv == nullptr || env == nullptr || (of_ranks != 0 && rank_env_ == nullptr)) return false;
+  if (!fill_list(base, size, h.rank_env_offset, of_ranks, rank_env_)) return false;
   groups = reinterpret_cast<const uint32_t*>(base + h.groups_offset);
   cpus = base + h.cpus_offset;
   if (!fill_list(base, size, h.argv_offset, h.argv_count, argv) || !fill_list(base, size, h.env_offset, h.env_count, env) ||
@@ -113,6 +116,12 @@ void Launch::append(char* assignment) {
 
 void Launch::set_notify(char* assignment) {
   if (!has("NOTIFY_SOCKET=")) append(assignment);
+}
+
+// After all others, which are complete by then.
+void Launch::set_rank(uint32_t rank) {
+  for (uint32_t i = 0; i < header.rank_env_count; ++i) env[env_size_ + i] = rank_env_[rank * header.rank_env_count + i];
+  env[env_size_ + header.rank_env_count] = nullptr;
 }
 
 void Launch::set_attempt(uint32_t attempt) {

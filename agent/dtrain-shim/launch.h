@@ -25,12 +25,17 @@ struct Launch {
   static bool is_short();
   // Puts "NOTIFY_SOCKET=..." into the environment unless the user set it; the text must stay.
   void set_notify(char* assignment);
+  // How many processes an attempt is.
+  uint32_t processes() const { return header.rank_count > 0 ? header.rank_count : 1; }
+  // Puts the variables of that process into the environment of the next start.
+  void set_rank(uint32_t rank);
   // Puts DTRAIN_ATTEMPT=n into the environment of the next start unless the user set it.
   void set_attempt(uint32_t attempt);
 
  private:
   bool has(const char* name) const;
   void append(char* assignment);
+  char** rank_env_ = nullptr;
   Text<32> attempt_;
   uint32_t env_size_ = 0;
   uint32_t attempt_slot_ = 0;

@@ -128,13 +128,14 @@ bool LogWriter::leaves_room(size_t size) {
 }
 
 // Both or neither: bytes without their record would count as output of a later write.
-bool LogWriter::store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
+bool LogWriter::store(const LogSource& source, const char* bytes, size_t size) {
   task::LogIndexRecord record{};
   record.offset = raw_.at;
   record.wall_ns = wall_ns();
   record.length = static_cast<uint32_t>(size);
-  record.attempt = attempt;
-  record.stream = static_cast<uint8_t>(stream);
+  record.attempt = source.attempt;
+  record.stream = static_cast<uint8_t>(source.stream);
+  record.rank = source.rank;
   if (!write_all(raw_.fd, raw_.at, bytes, size) || !write_all(index_.fd, index_.at, &record, sizeof(record))) {
     // Shrinking needs no space. If it fails all the same, the next write goes to the same offset.
     (void)!ftruncate(raw_.fd, static_cast<off_t>(raw_.at));
@@ -152,11 +153,11 @@ void LogWriter::drop(size_t size) {
   dropped_total_ += size;
 }
 
-void LogWriter::append(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size) {
+void LogWriter::append(const LogSource& source, const char* bytes, size_t size) {
   if ((raw_.fd < 0 || raw_.at >= file_bytes_) && !rotate()) return drop(size);
   if (!leaves_room(size) || !has_room(size)) return drop(size);
-  note_drops(attempt);
-  if (dropped_ != 0 || !store(stream, attempt, bytes, size)) drop(size);
+  note_drops(source.attempt);
+  if (dropped_ != 0 || !store(source, bytes, size)) drop(size);
 }
 
 void LogWriter::note_drops(uint32_t attempt) {
@@ -164,7 +165,7 @@ void LogWriter::note_drops(uint32_t attempt) {
   Text<96> notice;
   if (in_line_) notice.add("\n");
   notice.add("[dtrain: ").add(dropped_).add(" bytes of output were dropped here: no room on disk]\n");
-  if (store(task::LogStream::err, attempt, notice.c_str(), notice.size())) dropped_ = 0;
+  if (store({task::LogStream::err, 0, attempt}, notice.c_str(), notice.size())) dropped_ = 0;
 }
 
 }  // namespace dtrain::shim

@@ -12,12 +12,19 @@ namespace dtrain::shim {
 constexpr uint64_t kLeftFree = 64 << 20;  // bytes of the file system that are left free for users other than root
 constexpr uint64_t kLeftFreePart = 32;    // but at most this part of it (one 32nd)
 
+// What the index records of output.
+struct LogSource {
+  task::LogStream stream{};
+  uint16_t rank = 0;  // as task::LogIndexRecord
+  uint32_t attempt = 0;
+};
+
 class LogWriter {
  public:
   // The first file is log.<first>; a file is closed at `file_bytes`; the newest files are kept, together as much
   // as `files` full ones hold.
   void configure(uint32_t first, uint64_t file_bytes, uint32_t files);
-  void append(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size);
+  void append(const LogSource& source, const char* bytes, size_t size);
   // At the end of an attempt: writes the line about dropped bytes, if there are any.
   void note_drops(uint32_t attempt);
   uint64_t dropped_bytes() const { return dropped_total_; }
@@ -33,7 +40,7 @@ class LogWriter {
   bool rotate();
   bool leaves_room(size_t size);
   bool has_room(size_t size);
-  bool store(task::LogStream stream, uint32_t attempt, const char* bytes, size_t size);
+  bool store(const LogSource& source, const char* bytes, size_t size);
   void drop(size_t size);
 
   uint64_t file_bytes_ = 0;

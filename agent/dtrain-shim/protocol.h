@@ -14,17 +14,19 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 5;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 6;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // Older versions. 1: without leases; such a shim, adopted by a newer agent, runs on without one, and so does a shim
 // that was launched without one (kLeased is not set). 2: without kUnit, which no agent of that version writes. 3:
 // without CPUs of its own: its attempts run on all CPUs, whatever the launch file says. 4: without grace for what
-// outlives the main process, and without kInterpret.
+// outlives the main process, and without kInterpret. 5: without ranks: one process, whatever the launch file says.
 
 inline constexpr size_t kStatusBytes = 256;   // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;    // = limits::kStderrTailBytes
 inline constexpr size_t kNotifyBytes = 4096;  // = limits::kNotifyMessageBytes
 inline constexpr size_t kPacketBytes = 8192;  // the largest packet of either side, with room to grow
+inline constexpr uint32_t kMostRanks = 256;   // = limits::kRanksPerTask
+inline constexpr uint32_t kRankVariables = 64;
 inline constexpr uint32_t kRlimits = 16;
 inline constexpr uint32_t kGroups = 65536;                                        // NGROUPS_MAX
 inline constexpr uint32_t kCpuBytes = 8192;                                       // of a set of CPUs: 65,536 of them
@@ -128,7 +130,8 @@ static_assert(sizeof(ReplyPacket) == 40);
 enum class Phase : uint8_t {
   idle = 0,  // no attempt was ever started
   running = 1,
-  ending = 2,  // its main process is gone but its tree is not: the tree has its grace, or is being killed
+  ending = 2,  // its main process (of ranks: the first that failed, or the last) is gone but its tree is not: the tree has its grace, or is
+               // being killed
   ended = 3,   // the whole tree is gone and its output is in the log
 };
 
@@ -173,9 +176,11 @@ struct Record {
   int64_t lease_until_ns = 0;  // CLOCK_BOOTTIME: the end of the attempt's lease. From here on: version 2
   int64_t lease_ns = 0;        // length of its lease
   uint64_t epoch = 0;          // the highest of a coordinator that the shim has seen
+  uint32_t rank = 0;           // one more than the rank whose failure ended the attempt; 0: none did. From here on: version 6
+  uint32_t reserved = 0;
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
-static_assert(sizeof(Record) == 136);
+static_assert(sizeof(Record) == 144);
 inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes;
 static_assert(kRecordBytes < kPacketBytes);
 
@@ -234,9 +239,15 @@ struct LaunchHeader {
   int32_t numa_node = -1;    // memory of this node is used first; -1: any
   uint32_t reserved2 = 0;
   int64_t stop_grace_ns = 0;  // grace when the host stops, for processes that outlive the main one. From here on: version 5
+  // The attempt is so many processes at once; 0: one. Each has variables of its own, rank_env_count strings "NAME=value" for each, one
+  // process after the other. From here on: version 6
+  uint32_t rank_count = 0;
+  uint32_t rank_env_count = 0;
+  uint32_t rank_env_offset = 0;
+  uint32_t reserved3 = 0;
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
-static_assert(sizeof(LaunchHeader) == 424);
+static_assert(sizeof(LaunchHeader) == 440);
 
 // ---------------------------------------------------------------- reading structs of any version
 
@@ -263,7 +274,7 @@ inline bool read_launch_header(const void* bytes, size_t size, LaunchHeader& out
   return header <= size && read_struct(bytes, header, kLaunchV1Bytes, out) && out.magic == kLaunchMagic && out.total_bytes == size &&
          out.rlimit_count <= kRlimits && out.groups_offset <= size && out.group_count <= kGroups &&
          out.group_count <= (size - out.groups_offset) / sizeof(uint32_t) && out.cpus_offset <= size && out.cpu_bytes <= kCpuBytes &&
-         out.cpu_bytes <= size - out.cpus_offset;
+         out.cpu_bytes <= size - out.cpus_offset && out.rank_count <= kMostRanks && out.rank_env_count <= kRankVariables;
 }
 
 }  // namespace dtrain::shim

@@ -35,15 +35,19 @@ bool Shim::run() {
     const int count = epoll_wait(epoll_, events, kEventsPerTurn, timeout_ms());
     if (lease_) enforce_lease();
     for (int i = 0; i < count; ++i) {
-      switch (static_cast<Source>(events[i].data.u64)) {
+      const uint64_t source = events[i].data.u64;
+      if (source >= kOutput) {
+        read_piece(static_cast<uint32_t>(source - kOutput) / 2, static_cast<int>((source - kOutput) % 2), kReadBytes);
+        continue;
+      }
+      switch (static_cast<Source>(source)) {
         case kSignals: signalled(); break;
         case kListener: new_connection(); break;
         case kAgent: agent_ready(events[i].events); break;
         case kNotify: read_notifications(); break;
-        case kOut: read_piece(0, kReadBytes); break;
-        case kErr: read_piece(1, kReadBytes); break;
         case kCgroup:
         case kLeaseTimer: break;  // handled before and after
+        case kOutput: break;      // handled above
       }
     }
     timers();
@@ -207,56 +211,38 @@ Outcome Shim::start(const CommandPacket& command, ReplyPacket& reply, bool& answ
   return begin_attempt(attempt, reply);
 }
 
+// The processes of an attempt start one after the other. If one cannot start, the attempt has begun all the same, and ends by it.
 Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   reply.attempt = attempt;
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0) {
-    reply.error = errno;
-    return Outcome::failed;
-  }
-  if (pipe2(err, O_CLOEXEC) != 0) {
-    reply.error = errno;
-    close(out[0]);
-    close(out[1]);
-    return Outcome::failed;
-  }
   launch_.set_attempt(attempt);
-  ChildPlan plan;
-  plan.launch = &launch_;
-  plan.out = out[1];
-  plan.err = err[1];
-  plan.cgroup = tree_.cgroup_fd();
-  plan.parent = record_.shim_pid;
-  const int pid = spawn(plan);
-  close(out[1]);
-  close(err[1]);
-  if (pid < 0) {
-    close(out[0]);
-    close(err[0]);
-    reply.error = -pid;
+  processes_.begin();
+  ProcessStart start;
+  while (processes_.count() < launch_.processes() && start.error == 0 && start.step == 0)
+    start = processes_.add(launch_, tree_.cgroup_fd(), record_.shim_pid);
+  if (processes_.count() == 0) {
+    reply.error = start.error;
     return Outcome::failed;
   }
   record_.attempt = attempt;
   record_.phase = static_cast<uint8_t>(Phase::running);
-  record_.step = plan.step;
-  record_.error = plan.error;
+  record_.step = start.error != 0 ? static_cast<uint8_t>(Step::execute) : start.step;
+  record_.error = start.error != 0 ? start.error : start.step_error;
   record_.flags &= kLeased | kSuperseded;
-  record_.pid = reply.pid = pid;
+  record_.pid = reply.pid = processes_.at(0).pid;
   record_.started_ns = reply.started_ns = wall_ns();
   record_.ended_ns = 0;
   record_.code = record_.signal = 0;
+  record_.rank = 0;
   record_.watchdogs = record_.statuses = 0;
   record_.status_bytes = record_.tail_bytes = 0;
-  if (plan.step == static_cast<uint8_t>(Step::interpret)) keep_tail(plan.interpreter, strlen(plan.interpreter));
-  output_[0] = out[0];
-  output_[1] = err[0];
-  for (int stream = 0; stream < 2; ++stream) {
-    fcntl(output_[stream], F_SETFL, O_NONBLOCK);
-    watch(output_[stream], stream == 0 ? kOut : kErr, EPOLLIN);
-  }
+  for (uint32_t i = 0; i < processes_.count(); ++i)
+    for (int stream = 0; stream < 2; ++stream)
+      watch(processes_.at(i).output[stream], kOutput + 2 * i + static_cast<uint64_t>(stream), EPOLLIN);
   childless_ = false;
   grace_until_ = 0;
   sync_due_ = 0;
+  constexpr int kNotExecuted = 126;
+  if (start.error != 0) attempt_ends(processes_.count() - 1, kNotExecuted, 0);
   link_.record_changed();
   begun_ = true;
   return Outcome::done;
@@ -334,28 +320,43 @@ void Shim::reap() {
   int status = 0;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-    if (!runs() || pid != record_.pid) continue;
-    record_.phase = static_cast<uint8_t>(Phase::ending);
-    record_.ended_ns = wall_ns();
-    record_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    record_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    kill_due_ = kill_pause_ = 0;
-    // SIGTERM may have come after the last look; it is certainly there if it was sent before the task's.
-    sigset_t term;
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    const timespec at_once{};
-    if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
-    // The attempt ended long after the stop, so it ended by itself. For a service systemd limits that time.
-    else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound)
-      record_.flags &= static_cast<uint16_t>(~kHostStops);
+    const uint32_t index = processes_.take(pid);
+    if (runs() && index < processes_.count()) process_ended(index, status);
   }
   childless_ = pid < 0 && errno == ECHILD;
+}
+
+// A rank that is done is waited for by nobody; the attempt is done with the last, and fails with the first that does.
+void Shim::process_ended(uint32_t index, int status) {
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (code == 0 && signal == 0 && processes_.any_left()) return;
+  attempt_ends(index, code, signal);
+  // SIGTERM may have come after the last look; it is certainly there if it was sent before the task's.
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  const timespec at_once{};
+  if (sigtimedwait(&term, nullptr, &at_once) == SIGTERM) host_stops();
+  // The attempt ended long after the stop, so it ended by itself. For a service systemd limits that time.
+  else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound)
+    record_.flags &= static_cast<uint16_t>(~kHostStops);
+}
+
+// `index`: of the process whose end is the attempt's.
+void Shim::attempt_ends(uint32_t index, int code, int signal) {
+  record_.phase = static_cast<uint8_t>(Phase::ending);
+  record_.ended_ns = wall_ns();
+  record_.code = code;
+  record_.signal = signal;
+  last_process_ = index;
+  if (launch_.header.rank_count > 0 && (code != 0 || signal != 0)) record_.rank = index + 1;
+  kill_due_ = kill_pause_ = 0;
 }
 
 void Shim::finish_attempt() {
   read_notifications();
   drain_output();
+  record_.tail_bytes = processes_.at(last_process_).tail_bytes;
   log_.note_drops(record_.attempt);
   journal_.end_line();
   if (tree_.memory_kills() > memory_kills_) record_.flags |= kOutOfMemory;
@@ -377,8 +378,8 @@ void Shim::finish_attempt() {
 // ---------------------------------------------------------------- output and notifications
 
 // One read. Returns the number of bytes; 0: there are none now, or never again.
-size_t Shim::read_piece(int stream, size_t limit) {
-  int& fd = output_[stream];
+size_t Shim::read_piece(uint32_t process, int stream, size_t limit) {
+  int& fd = processes_.at(process).output[stream];
   if (fd < 0) return 0;
   const ssize_t n = read(fd, read_buffer, limit < kReadBytes ? limit : kReadBytes);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -388,38 +389,29 @@ size_t Shim::read_piece(int stream, size_t limit) {
     return 0;
   }
   const auto size = static_cast<size_t>(n);
-  log_.append(static_cast<task::LogStream>(stream), record_.attempt, read_buffer, size);
+  const uint32_t rank = launch_.header.rank_count > 0 ? process + 1 : 0;
+  log_.append({static_cast<task::LogStream>(stream), static_cast<uint16_t>(rank), record_.attempt}, read_buffer, size);
   journal_.append(static_cast<task::LogStream>(stream), read_buffer, size);
-  if (stream == static_cast<int>(task::LogStream::err)) keep_tail(read_buffer, size);
+  if (stream == static_cast<int>(task::LogStream::err)) processes_.keep_tail(process, read_buffer, size);
   return size;
 }
 
 // Every writer is gone, so the pipe holds all the output there will be, unless another process got the descriptor; so
 // the present amount is the limit.
 void Shim::drain_output() {
-  for (int stream = 0; stream < 2; ++stream) {
-    int left = 0;
-    if (output_[stream] >= 0 && ioctl(output_[stream], FIONREAD, &left) != 0) left = 0;
-    while (left > 0) {
-      const size_t taken = read_piece(stream, static_cast<size_t>(left));
-      left = taken == 0 ? 0 : left - static_cast<int>(taken);
+  for (uint32_t process = 0; process < processes_.count(); ++process) {
+    for (int stream = 0; stream < 2; ++stream) {
+      int& fd = processes_.at(process).output[stream];
+      int left = 0;
+      if (fd >= 0 && ioctl(fd, FIONREAD, &left) != 0) left = 0;
+      while (left > 0) {
+        const size_t taken = read_piece(process, stream, static_cast<size_t>(left));
+        left = taken == 0 ? 0 : left - static_cast<int>(taken);
+      }
+      if (fd >= 0) close(fd);
+      fd = -1;
     }
-    if (output_[stream] >= 0) close(output_[stream]);
-    output_[stream] = -1;
   }
-}
-
-void Shim::keep_tail(const char* bytes, size_t size) {
-  if (size >= kTailBytes) {
-    memcpy(tail_, bytes + size - kTailBytes, kTailBytes);
-    record_.tail_bytes = kTailBytes;
-    return;
-  }
-  const size_t room = kTailBytes - size;
-  const size_t kept = record_.tail_bytes < room ? record_.tail_bytes : room;
-  memmove(tail_, tail_ + record_.tail_bytes - kept, kept);
-  memcpy(tail_ + kept, bytes, size);
-  record_.tail_bytes = static_cast<uint16_t>(kept + size);
 }
 
 void Shim::read_notifications() {
@@ -454,7 +446,7 @@ size_t Shim::encode(char* out, bool with_tail) const {
   if (!with_tail || record.phase != static_cast<uint8_t>(Phase::ended)) record.tail_bytes = 0;
   memcpy(out, &record, sizeof(record));
   memcpy(out + sizeof(record), status_, record.status_bytes);
-  memcpy(out + sizeof(record) + record.status_bytes, tail_, record.tail_bytes);
+  memcpy(out + sizeof(record) + record.status_bytes, processes_.tail(last_process_), record.tail_bytes);
   return sizeof(record) + record.status_bytes + record.tail_bytes;
 }
 

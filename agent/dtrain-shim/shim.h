@@ -4,12 +4,12 @@
 
 #include <optional>
 
-#include "agent/dtrain-shim/child.h"
 #include "agent/dtrain-shim/journal_copy.h"
 #include "agent/dtrain-shim/launch.h"
 #include "agent/dtrain-shim/link.h"
 #include "agent/dtrain-shim/log_writer.h"
 #include "agent/dtrain-shim/notify.h"
+#include "agent/dtrain-shim/processes.h"
 #include "agent/dtrain-shim/tree.h"
 #include "common/task/lease.h"
 
@@ -25,7 +25,7 @@ class Shim {
   bool run();
 
  private:
-  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kOut, kErr, kCgroup, kLeaseTimer };
+  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kCgroup, kLeaseTimer, kOutput };  // kOutput + 2 * process + stream
   using Open = bool (Shim::*)();
 
   // ---- set-up (shim_open.cpp)
@@ -40,7 +40,7 @@ class Shim {
   bool open_sockets();
   bool open_lease();
   bool watch_agent();
-  bool watch(int fd, Source source, uint32_t events);
+  bool watch(int fd, uint64_t source, uint32_t events);
 
   // ---- the agent
   void agent_ready(uint32_t events);
@@ -82,6 +82,8 @@ class Shim {
   // ---- the attempt
   void signalled();
   void reap();
+  void process_ended(uint32_t index, int status);
+  void attempt_ends(uint32_t index, int code, int signal);
   Outcome signal(const CommandPacket& command);  // in shim_stop.cpp
   void signal_task(int number, bool whole_tree);
   void give_grace(int64_t grace_ns);
@@ -91,10 +93,9 @@ class Shim {
   void step_ending();
   void finish_attempt();
   void step_freeze();
-  size_t read_piece(int stream, size_t limit);
+  size_t read_piece(uint32_t process, int stream, size_t limit);
   void drain_output();
   void read_notifications();
-  void keep_tail(const char* bytes, size_t size);
   void watch_cgroup(bool on);
 
   size_t encode(char* out, bool with_tail) const;
@@ -118,12 +119,12 @@ class Shim {
   Link link_;
   Record record_;
   char status_[kStatusBytes];
-  char tail_[kTailBytes];
+  Processes processes_;
 
   uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
-  int output_[2] = {-1, -1};  // read ends; index: task::LogStream
-  bool childless_ = true;     // the newest wait found no child at all
+  uint32_t last_process_ = 0;  // the one whose end was the attempt's
+  bool childless_ = true;      // the newest wait found no child at all
   bool watching_cgroup_ = false;
   bool deaf_ = false;          // notifications are not read
   uint64_t memory_kills_ = 0;  // counted so far

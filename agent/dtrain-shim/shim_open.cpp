@@ -172,7 +172,7 @@ bool Shim::watch_agent() {
   return watch(link_.fd(), kAgent, agent_events_);
 }
 
-bool Shim::watch(int fd, Source source, uint32_t events) {
+bool Shim::watch(int fd, uint64_t source, uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = source;

@@ -27,7 +27,7 @@ void Shim::signal_task(int number, bool whole_tree) {
   const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || freeze_due_ != 0 || held_;
   if (whole_tree && still) tree_.signal_all(number);
   else if (whole_tree) tree_.signal_at_once(number);
-  else if (runs()) kill(record_.pid, number);
+  else if (runs()) processes_.signal(number);
 }
 
 // A later stop may shorten an earlier signal's grace.

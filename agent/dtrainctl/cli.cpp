@@ -130,9 +130,13 @@ class CommandLine {
     run->add_option("--ps", run_.ps, "parameter servers");
     run->add_option("--worker", run_.workers, "workers (default 1)");
     run->add_flag("--chief", run_.chief, "one chief beside the workers");
-    run->add_option("--gpus", run_.gpus, "GPUs of each worker and the chief");
+    CLI::Option* workers = run->get_option("--worker");
+    run->add_option("-n,--nodes", run_.hosts, "one worker on each of N hosts")->check(CLI::PositiveNumber)->excludes(workers);
+    run->add_option("--nproc-per-node", run_.nproc, "pytorch: ranks that each worker starts: a number, gpu, cpu or auto");
+    run->add_option("--gpus", run_.gpus, "GPUs of each worker and the chief (with --nproc-per-node gpu: all that N hosts have)");
+    run->add_option("--cpus", run_.cpus, "CPUs of each worker and the chief");
     run->add_option("--name", run_.name, "the job's name (default: after the command)");
-    run->add_option("--framework", run_.framework, "default: tensorflow with --ps or --chief, else generic");
+    run->add_option("--framework", run_.framework, "default: tensorflow with --ps or --chief, pytorch with --nproc-per-node, else generic");
     run->add_flag("--replace", run_.replace, "a finished job of that name gives way");
     run->add_flag("--detach", run_.detach, "submit only");
     run->add_flag("--cancel-on-exit", run_.cancel_on_exit, "^C cancels the job");
@@ -263,12 +267,14 @@ class CommandLine {
     logs->add_option("--tail", request.tail, "only the last N lines")->check(CLI::NonNegativeNumber);
     logs->add_option("--since", since_, "a time span such as 5m, or an RFC 3339 time");
     logs->add_flag("--timestamps", logs_.timestamps, "each line with the time of its arrival");
+    logs->add_option("--rank", rank_, "only this rank of the task, from 0 (LOCAL_RANK)")->check(CLI::NonNegativeNumber);
     logs->add_flag("--stderr", request.stderr_only, "only stderr");
     logs->add_flag("--raw", logs_.raw, "escape sequences of tasks reach the terminal, not colours alone");
     logs->callback([this] {
       LogsOptions options = logs_;
       if (attempt_ == "all") options.request.all_attempts = true;
       else if (!attempt_.empty()) options.request.attempt = natural(attempt_, "--attempt");
+      if (rank_ >= 0) options.request.rank = static_cast<std::uint32_t>(rank_) + 1;
       if (!since_.empty()) {
         auto since = parse_since(since_, wall_ms());
         if (!since) throw CLI::ValidationError("--since", since.error().text());
@@ -407,6 +413,7 @@ class CommandLine {
   Globals globals_;
   std::string timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
+  std::int32_t rank_ = -1;  // -1: of all ranks
   FileOptions file_;
   std::vector<std::string> sets_, params_, labels_, scale_, without_;
   RecoverOptions recover_;

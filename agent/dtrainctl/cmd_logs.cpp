@@ -64,6 +64,7 @@ int cmd_logs(Session& session, const LogsOptions& options) {
   const wire::LogsRequest& request = options.request;
   LogStyle style;
   style.prefix = request.task.empty();
+  style.ranks = request.rank == 0;
   style.timestamps = options.timestamps;
   style.color = session.layout().color;
   style.terminal = session.io.out_tty && !options.raw;

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/follow.h"
@@ -23,6 +25,26 @@ std::string name_prefix(const std::string& program) {
   return (name.empty() ? "job" : name) + "-";
 }
 
+Json number_or_word(const std::string& text) {
+  const Json number = Json::parse(text, nullptr, false);
+  return number.is_number() ? number : Json(text);
+}
+
+// The most GPUs that so many hosts have each.
+Outcome<std::uint32_t> gpus_of_hosts(const Session& session, std::uint32_t hosts) {
+  const auto reply = session.ask_surely<wire::NodesReply>(wire::MessageType::query_nodes, wire::NodeName{}, wire::MessageType::nodes);
+  if (!reply) return failed(reply.error());
+  std::vector<std::uint32_t> counts;
+  for (const wire::NodeView& node : reply->nodes) counts.push_back(static_cast<std::uint32_t>(node.gpus.total));
+  std::ranges::sort(counts, std::greater{});
+  const std::uint32_t most = counts.size() < hosts ? 0 : counts[hosts - 1];
+  if (most > 0) return most;
+  return failed(ErrorCode::invalid,
+                "could not run with --nproc-per-node gpu: " +
+                    std::string(hosts == 1 ? "no host has" : "fewer than " + std::to_string(hosts) + " hosts have") + " a GPU",
+                "dtrainctl nodes shows what the hosts have; --nproc-per-node N starts N ranks on CPUs");
+}
+
 }  // namespace
 
 // Written as a job file, so that the same parser fills in the same defaults and finds the same mistakes.
@@ -35,26 +57,37 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   for (const std::string& word : options.command) command.push_back(job::escape_params(word));  // there are no parameters here
   const auto role = [&](std::uint32_t replicas, bool with_gpus) {
     Json r{{"replicas", replicas}, {"command", command}};
-    if (with_gpus && options.gpus > 0) r["resources"] = Json{{"gpus", options.gpus}};
+    if (with_gpus && options.gpus > 0) r["resources"]["gpus"] = options.gpus;
+    if (with_gpus && !options.cpus.empty()) r["resources"]["cpus"] = options.cpus;
+    if (with_gpus && !options.nproc.empty()) r["nprocPerNode"] = number_or_word(options.nproc);
+    if (with_gpus && options.hosts > 0) r["antiAffinity"] = "host";
     return r;
   };
   Json roles = Json::object();
   if (options.ps > 0) roles["ps"] = role(options.ps, false);
   if (options.chief) roles["chief"] = role(1, true);
-  if (options.workers > 0 || roles.empty()) roles["worker"] = role(options.workers, true);
+  const std::uint32_t workers = options.hosts > 0 ? options.hosts : options.workers;
+  if (workers > 0 || roles.empty()) roles["worker"] = role(workers, true);
   const Json file{{"apiVersion", "dtrain/v1"},
                   {"kind", "Job"},
                   {"metadata", metadata},
                   {"spec",
                    {{"framework", !options.framework.empty() ? options.framework
                                   : tensorflow               ? "tensorflow"
+                                  : !options.nproc.empty()   ? "pytorch"
                                                              : "generic"},
                     {"workDir", directory},
                     {"roles", roles}}}};
   return json::text(file, true);
 }
 
-int cmd_run(Session& session, const RunOptions& options) {
+int cmd_run(Session& session, const RunOptions& given) {
+  RunOptions options = given;
+  if (options.nproc == "gpu" && options.gpus == 0 && options.framework.empty()) {
+    const auto gpus = gpus_of_hosts(session, std::max(options.hosts, 1u));
+    if (!gpus) return session.report(gpus.error());
+    options.gpus = *gpus;
+  }
   Outcome<LoadedJob> job;
   if (options.command.empty()) {
     job = load_job(session, options.file);

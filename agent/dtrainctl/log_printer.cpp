@@ -24,13 +24,18 @@ wire::LogsRequest LogResume::request() {
   return again;
 }
 
+std::string source_of(const wire::LogChunk& chunk) {
+  return chunk.rank == 0 ? chunk.task : chunk.task + "." + std::to_string(chunk.rank - 1);
+}
+
 std::string_view LogResume::fresh(const wire::LogChunk& chunk) {
   std::string_view bytes = chunk.bytes;
   if (bytes.empty()) return {};
   const std::pair attempt(chunk.generation, chunk.attempt);
-  const auto [first, is_new] = first_.emplace(chunk.task, attempt);
+  const std::string source = source_of(chunk);
+  const auto [first, is_new] = first_.emplace(source, attempt);
   if (resumed_ && !is_new && latest_only() && attempt < first->second) return {};
-  Seen& seen = seen_[Key{chunk.task, chunk.generation, chunk.attempt, chunk.is_stderr}];
+  Seen& seen = seen_[Key{source, chunk.generation, chunk.attempt, chunk.is_stderr}];
   if (resumed_ && !seen.reached) {
     const bool known_time = by_time() && chunk.time_ms < seen.time_ms;
     if (known_time) return {};
@@ -73,7 +78,7 @@ std::size_t showable(std::string_view text) { return text.find_last_not_of('\r')
 
 std::string LogPrinter::head(const Key& key, const Partial& partial) const {
   std::string out;
-  if (style_.prefix) {
+  if (partial.prefix) {
     static constexpr std::array<const char*, 6> colors{"36", "33", "32", "35", "34", "31"};
     std::size_t sum = 0;
     for (const char c : key.first) sum = sum * 31 + static_cast<unsigned char>(c);
@@ -152,8 +157,9 @@ void LogPrinter::show_bar(const Key& key, Partial& partial, std::int64_t time_ms
 
 void LogPrinter::add(const wire::LogChunk& chunk, std::string_view bytes) {
   std::string out;
-  const Key key{chunk.task, chunk.is_stderr};
+  const Key key{source_of(chunk), chunk.is_stderr};
   Partial& partial = partial_[key];
+  partial.prefix = style_.prefix || (style_.ranks && chunk.rank > 0);
   if (partial.generation != chunk.generation || partial.attempt != chunk.attempt) {
     if (!partial.text.empty() || bar_ == key) end_line(key, partial, out);
     partial.escapes = EscapeFilter(style_.color);
@@ -163,7 +169,7 @@ void LogPrinter::add(const wire::LogChunk& chunk, std::string_view bytes) {
   const bool ends = !chunk.open && (!bytes.empty() || chunk.bytes.empty());
   std::string fit;
   if (style_.terminal) bytes = fit = partial.escapes.pass(bytes);
-  if (!style_.prefix && !style_.timestamps) {
+  if (!partial.prefix && !style_.timestamps) {
     if (!bytes.empty()) sink_(bytes);
     return;
   }
@@ -181,7 +187,7 @@ void LogPrinter::add(const wire::LogChunk& chunk, std::string_view bytes) {
     end_line(key, partial, out);
   }
   if (!partial.text.empty()) {
-    if (style_.prefix && ends) end_line(key, partial, out);
+    if (partial.prefix && ends) end_line(key, partial, out);
     else if (partial.text.find('\r') != std::string::npos || bar_ == key) show_bar(key, partial, chunk.time_ms, out);
   } else if (ends && bar_ == key) {
     end_line(key, partial, out);

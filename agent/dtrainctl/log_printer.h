@@ -16,6 +16,9 @@
 
 namespace dtrain::ctl {
 
+// Who wrote it: "worker-1", or "worker-1.3" for rank 3 of that task.
+std::string source_of(const wire::LogChunk& chunk);
+
 inline constexpr std::size_t kLogLineBytes = 64 << 10;  // a longer line is printed in pieces if lines are kept together
 
 // Keeps a followed log complete when the agent is lost for a while: bytes that are sent again are not printed again.
@@ -34,7 +37,7 @@ class LogResume {
   std::string_view fresh(const wire::LogChunk& chunk);
 
  private:
-  using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;  // task, generation, attempt, stderr
+  using Key = std::tuple<std::string, std::uint32_t, std::uint32_t, bool>;  // source, generation, attempt, stderr
   struct Seen {
     std::uint64_t bytes = 0;          // number printed
     std::int64_t time_ms = 0;         // arrival time of the last of them
@@ -48,11 +51,12 @@ class LogResume {
   wire::LogsRequest request_;
   bool resumed_ = false;
   std::map<Key, Seen> seen_;
-  std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> first_;  // task -> generation, attempt it began with
+  std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> first_;  // source -> generation, attempt it began with
 };
 
 struct LogStyle {
   bool prefix = false;      // "worker-1 | " before each line
+  bool ranks = false;       // the same for lines of a task with ranks: "worker-1.3 | "
   bool timestamps = false;  // RFC 3339 before each line
   bool color = false;       // for the prefix, and for colours in tasks' output
   bool terminal = false;    // of escape sequences only colours pass (escapes.h); false: bytes unchanged
@@ -63,7 +67,7 @@ struct LogStyle {
 // where it is.
 inline constexpr std::int64_t kBarPauseMs = 1000;
 
-// Without prefix and timestamps bytes pass unchanged. With them, lines of different tasks never mix. The agent cuts
+// Without prefixes and timestamps bytes pass unchanged. With them, lines of different tasks never mix. The agent cuts
 // the log of a whole job after line ends: a chunk without one is the last of its line, unless it is marked as open,
 // which means a progress bar, shown state by state.
 class LogPrinter {
@@ -81,10 +85,11 @@ class LogPrinter {
     std::string text;
     std::int64_t time_ms = 0;
     std::size_t shown = 0;  // bytes of `text` that are shown on the open line
+    bool prefix = false;    // its lines have one
     bool left = false;      // that line had to be ended early
     EscapeFilter escapes;
   };
-  using Key = std::pair<std::string, bool>;  // task and stream
+  using Key = std::pair<std::string, bool>;  // source and stream
   std::string head(const Key& key, const Partial& partial) const;
   void end_line(const Key& key, Partial& partial, std::string& out);
   void show_bar(const Key& key, Partial& partial, std::int64_t time_ms, std::string& out);

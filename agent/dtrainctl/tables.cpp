@@ -74,8 +74,10 @@ std::string end_text(const wire::TaskView& task) {
 }
 
 std::string fault_text(const wire::FaultView& fault) {
-  std::string out = field("First fault", fault.task + " on " + fault.node + " at " + fault.time + ": " + fault.cause + " (generation " +
-                                             std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
+  const std::string rank = fault.rank > 0 ? ", rank " + std::to_string(fault.rank - 1) + "," : "";
+  std::string out =
+      field("First fault", fault.task + rank + " on " + fault.node + " at " + fault.time + ": " + fault.cause + " (generation " +
+                               std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
   std::size_t start = 0;
   const std::string& tail = fault.stderr_tail;
   while (start < tail.size()) {

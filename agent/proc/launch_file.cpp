@@ -30,6 +30,11 @@ Result<std::string> cpu_bits(const std::vector<std::uint32_t>& cpus) {
 
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 
+Status check_variable(const std::string& name, const std::string& value) {
+  if (!name.empty() && !has_nul(name) && !has_nul(value) && name.find('=') == std::string::npos) return {};
+  return fail(ErrorCode::invalid, "could not prepare the launch: '" + name + "' cannot be an environment variable");
+}
+
 bool read_text(std::string_view bytes, std::size_t& at, std::string& out) {
   const std::size_t end = at < bytes.size() ? bytes.find('\0', at) : std::string_view::npos;
   if (end == std::string_view::npos) return false;
@@ -83,9 +88,21 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
   h.env_offset = static_cast<std::uint32_t>(out.size());
   h.env_count = static_cast<std::uint32_t>(launch.env.size());
   for (const auto& [name, value] : launch.env) {
-    if (name.empty() || has_nul(name) || has_nul(value) || name.find('=') != std::string::npos)
-      return fail(ErrorCode::invalid, "could not prepare the launch: '" + name + "' cannot be an environment variable");
+    if (const Status valid = check_variable(name, value); !valid) return fail(valid.error());
     append_text(out, name + "=" + value);
+  }
+  h.rank_env_offset = static_cast<std::uint32_t>(out.size());
+  h.rank_count = static_cast<std::uint32_t>(launch.ranks.size());
+  h.rank_env_count = launch.ranks.empty() ? 0 : static_cast<std::uint32_t>(launch.ranks.front().size());
+  if (h.rank_count > shim::kMostRanks || h.rank_env_count > shim::kRankVariables)
+    return fail(ErrorCode::limit, "could not prepare the launch: too many ranks or variables of ranks");
+  for (const auto& variables : launch.ranks) {
+    if (variables.size() != h.rank_env_count)
+      return fail(ErrorCode::invalid, "could not prepare the launch: its ranks have different variables");
+    for (const auto& [name, value] : variables) {
+      if (const Status valid = check_variable(name, value); !valid) return fail(valid.error());
+      append_text(out, name + "=" + value);
+    }
   }
   h.work_dir_offset = append_text(out, launch.work_dir);
   h.notify_offset = append_text(out, launch.notify);
@@ -139,6 +156,15 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
     const std::size_t equals = read_text(bytes, at, text) ? text.find('=') : std::string::npos;
     if (equals == std::string::npos) return damaged();
     launch.env[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  at = h.rank_env_offset;
+  for (std::uint32_t rank = 0; rank < h.rank_count; ++rank) {
+    auto& variables = launch.ranks.emplace_back();
+    for (std::uint32_t i = 0; i < h.rank_env_count; ++i) {
+      const std::size_t equals = read_text(bytes, at, text) ? text.find('=') : std::string::npos;
+      if (equals == std::string::npos) return damaged();
+      variables[text.substr(0, equals)] = text.substr(equals + 1);
+    }
   }
   if (launch.argv.empty() || !read_text_at(bytes, h.work_dir_offset, launch.work_dir) ||
       !read_text_at(bytes, h.notify_offset, launch.notify) || !read_text_at(bytes, h.cgroup_offset, launch.cgroup) ||

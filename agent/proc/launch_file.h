@@ -18,6 +18,7 @@ struct LaunchFile {
   std::vector<std::uint32_t> groups;
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;
+  std::vector<std::map<std::string, std::string>> ranks;  // variables of each process, of the same names; empty: one process
   std::string work_dir;
   std::string notify;         // value of NOTIFY_SOCKET
   std::string cgroup;         // the assignment's v2 cgroup; "": none

@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "common/base/limits.h"
+
 namespace dtrain::proc {
 
 using task::LogIndexRecord;
@@ -124,7 +126,8 @@ Result<std::vector<std::uint64_t>> list_log_files(const std::string& dir) {
 
 bool plausible(const LogIndexRecord& record, std::uint64_t size) {
   return record.offset <= size && record.stream <= static_cast<std::uint8_t>(task::LogStream::err) && record.wall_ns >= 0 &&
-         std::all_of(std::begin(record.reserved), std::end(record.reserved), [](std::uint8_t b) { return b == 0; });
+         record.rank <= limits::kRanksPerTask && record.reserved == 0 &&
+         std::all_of(std::begin(record.reserved2), std::end(record.reserved2), [](std::uint8_t b) { return b == 0; });
 }
 
 Result<std::optional<AttemptNumber>> newest_attempt(const std::string& dir) {
@@ -252,7 +255,7 @@ Status LogReader::take_record(const LogIndexRecord& record) {
   }
   const std::int64_t time_ms = record.wall_ns / kNanosecondsPerMillisecond;
   if (record.offset > position_) {
-    segment_ = LogSegment{position_, record.offset, attempt_, task::LogStream::out, time_ms};
+    segment_ = LogSegment{position_, record.offset, attempt_, task::LogStream::out, 0, time_ms};
     position_ = record.offset;
     return {};
   }
@@ -261,7 +264,7 @@ Status LogReader::take_record(const LogIndexRecord& record) {
   attempt_ = record.attempt;
   const std::uint64_t until = std::min(end, size_);
   if (until <= position_) return {};
-  segment_ = LogSegment{position_, until, record.attempt, static_cast<task::LogStream>(record.stream), time_ms};
+  segment_ = LogSegment{position_, until, record.attempt, static_cast<task::LogStream>(record.stream), record.rank, time_ms};
   position_ = until;
   return {};
 }
@@ -289,7 +292,7 @@ Result<LogReader::Step> LogReader::step() {
       complete_ = size_;
       continue;
     } else if (position_ < *complete_) {
-      segment_ = LogSegment{position_, *complete_, attempt_, task::LogStream::out, modified_ms_};
+      segment_ = LogSegment{position_, *complete_, attempt_, task::LogStream::out, 0, modified_ms_};
       position_ = *complete_;
     } else {
       const auto successor = successor_exists();

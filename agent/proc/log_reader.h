@@ -31,6 +31,7 @@ struct LogFilter {
   AttemptNumber last = std::numeric_limits<AttemptNumber>::max();
   std::int64_t since_ms = 0;  // wall clock, ms since the epoch
   bool stderr_only = false;
+  std::uint32_t rank = 0;  // as task::LogIndexRecord; 0: of all
 };
 
 // Consecutive bytes of one attempt and stream that arrived together.
@@ -38,11 +39,12 @@ struct LogSegment {
   std::uint64_t begin = 0, end = 0;  // in the raw file
   AttemptNumber attempt = 0;
   task::LogStream stream = task::LogStream::out;
+  std::uint16_t rank = 0;
   std::int64_t time_ms = 0;  // wall clock of arrival
 
   bool matches(const LogFilter& filter) const {
     return attempt >= filter.first && attempt <= filter.last && time_ms >= filter.since_ms &&
-           (!filter.stderr_only || stream == task::LogStream::err);
+           (!filter.stderr_only || stream == task::LogStream::err) && (filter.rank == 0 || filter.rank == rank);
   }
 };
 

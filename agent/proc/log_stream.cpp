@@ -75,14 +75,19 @@ void LogStream::touched_all() {
     if (!tasks_[i].finished) unlooked_.insert(i);
 }
 
-void LogStream::flush(Task& task, std::size_t stream) {
-  PartialLine& partial = task.partial[stream];
+void LogStream::flush_all(Task& task) {
+  for (const auto& [source, partial] : task.partial) flush(task, source);
+}
+
+void LogStream::flush(Task& task, const Source& source) {
+  PartialLine& partial = task.partial[source];
   if (!std::exchange(partial.open, false) && partial.bytes.empty()) return;  // for an open line: report that it does not continue
   wire::LogChunk chunk;
   chunk.task = task.log->task().text();
   chunk.generation = task.generation;
   chunk.attempt = task.attempt;
-  chunk.is_stderr = stream == 1;
+  chunk.rank = source.first;
+  chunk.is_stderr = source.second == 1;
   chunk.time_ms = partial.time_ms;
   chunk.bytes = std::move(partial.bytes);
   partial.bytes.clear();
@@ -94,8 +99,7 @@ void LogStream::announce_attempt(std::size_t index) {
   const AttemptNumber attempt = task.log->attempt();
   if (attempt == 0 || attempt == task.attempt) return;
   if (task.attempt != 0) {
-    flush(task, 0);
-    flush(task, 1);
+    flush_all(task);
     wire::LogChunk note = chunk_of(*task.log);
     note.attempt = attempt;
     note.note = note.task + ": attempt " + std::to_string(attempt) + " begins";
@@ -123,17 +127,16 @@ Status LogStream::look_at(std::size_t index) {
     case TaskLog::Step::idle: break;
     case TaskLog::Step::finished:
       task.finished = true;
-      flush(task, 0);
-      flush(task, 1);
+      flush_all(task);
       break;
   }
   unlooked_.erase(index);
   return {};
 }
 
-// Whole job: keeps back what follows the last line end, after what was kept back before.
+// Keeps back what follows the last line end, after what was kept back before.
 void LogStream::cut_at_line_end(Task& task, wire::LogChunk& chunk) {
-  PartialLine& partial = task.partial[chunk.is_stderr ? 1 : 0];
+  PartialLine& partial = task.partial[{chunk.rank, chunk.is_stderr ? 1 : 0}];
   const std::size_t last = chunk.bytes.rfind('\n');
   std::string rest;
   if (last == std::string::npos) {
@@ -163,6 +166,7 @@ Status LogStream::read_chunk(std::size_t index) {
   chunk.attempt = first.attempt;
   chunk.is_stderr = first.stream == task::LogStream::err;
   chunk.time_ms = first.time_ms;
+  chunk.rank = first.rank;
   task.generation = chunk.generation;
   while (chunk.bytes.size() < kStreamChunkBytes) {
     if (Status read = task.log->read(kStreamChunkBytes - chunk.bytes.size(), chunk.bytes); !read) return fail(read.error());
@@ -170,15 +174,14 @@ Status LogStream::read_chunk(std::size_t index) {
     if (!step) return fail(step.error());
     if (*step != TaskLog::Step::segment) break;
     const LogSegment& next = task.log->segment();
-    if (next.attempt != first.attempt || next.stream != first.stream || next.time_ms != first.time_ms ||
+    if (next.attempt != first.attempt || next.stream != first.stream || next.rank != first.rank || next.time_ms != first.time_ms ||
         task.log->generation() != chunk.generation)
       break;
   }
-  const bool whole_job = query_.task.empty();
-  if (whole_job) cut_at_line_end(task, chunk);
-  const std::size_t stream = chunk.is_stderr ? 1 : 0;
+  const Source source{chunk.rank, chunk.is_stderr ? 1 : 0};
+  if (keeps_lines_whole(chunk)) cut_at_line_end(task, chunk);
   if (!chunk.bytes.empty()) out_.push_back(std::move(chunk));
-  if (task.partial[stream].bytes.size() >= kPartialLineBytes) flush(task, stream);
+  if (task.partial[source].bytes.size() >= kPartialLineBytes) flush(task, source);
   unlooked_.insert(index);
   return {};
 }

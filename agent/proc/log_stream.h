@@ -1,8 +1,8 @@
 // LogStream: what one `dtrainctl logs` gets, cut into messages. Pulled by its owner (LogStreams); it does no
 // waiting of its own.
 //
-// One task: the bytes as they are, stdout and stderr in order of arrival. The whole job: the tasks merged by
-// time of arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a
+// One task, or one rank of it: the bytes as they are, stdout and stderr in order of arrival. The whole job, and a task with ranks: the
+// tasks and ranks merged by time of arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a
 // line longer than kPartialLineBytes is cut there, and what has no line end is sent when its stream, attempt
 // or task ends. (So a chunk that does not end with '\n' is followed by something else, and the client ends
 // the line.) Only a progress bar, a line with carriage returns, is sent to followers as it grows, in chunks that say that their
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -53,12 +54,13 @@ class LogStream {
     std::int64_t time_ms = 0;
     bool open = false;  // its first part was sent
   };
+  using Source = std::pair<std::uint32_t, std::size_t>;  // rank as in wire::LogChunk, and 0 for stdout, 1 for stderr
   struct Task {
     std::unique_ptr<TaskLog> log;
     bool finished = false;
     AttemptNumber attempt = 0;  // announced or first
     Generation generation = 0;  // of the partial lines
-    PartialLine partial[2];     // stdout, stderr
+    std::map<Source, PartialLine> partial;
   };
 
   LogStream(std::string tasks_dir, wire::LogsRequest query);
@@ -66,7 +68,9 @@ class LogStream {
   void add_older(const std::vector<AssignmentId>& listed);
   Status look_at(std::size_t task);
   void announce_attempt(std::size_t task);
-  void flush(Task& task, std::size_t stream);
+  void flush(Task& task, const Source& source);
+  void flush_all(Task& task);
+  bool keeps_lines_whole(const wire::LogChunk& chunk) const { return query_.task.empty() || (chunk.rank > 0 && query_.rank == 0); }
   Status read_chunk(std::size_t task);
   void cut_at_line_end(Task& task, wire::LogChunk& chunk);
 

@@ -44,7 +44,7 @@ Status TailFinder::open_tail_piece() {
   const LogPosition at{file_->number(), index_end_, covered, attempt};
   const bool counts = !newest_ || unindexed_;
   if (!have_answer_) answer(counts ? LogPosition{at.file, at.index, size_, attempt} : at);
-  if (counts && covered < size_) pieces_.push_back(Piece{LogSegment{covered, size_, attempt, task::LogStream::out, modified_ms_}, at});
+  if (counts && covered < size_) pieces_.push_back(Piece{LogSegment{covered, size_, attempt, task::LogStream::out, 0, modified_ms_}, at});
   newest_ = false;
   return {};
 }
@@ -90,11 +90,12 @@ Status TailFinder::load_pieces() {
     if (at >= first) {
       const std::int64_t time_ms = record.wall_ns / kTailNanosecondsPerMillisecond;
       if (record.offset > position)
-        pieces_.push_back(Piece{LogSegment{position, record.offset, attempt, task::LogStream::out, time_ms},
+        pieces_.push_back(Piece{LogSegment{position, record.offset, attempt, task::LogStream::out, 0, time_ms},
                                 LogPosition{file_->number(), at, position, attempt}});
       const std::uint64_t begin = std::max(position, record.offset);
-      pieces_.push_back(Piece{LogSegment{begin, std::max(begin, end), record.attempt, static_cast<task::LogStream>(record.stream), time_ms},
-                              LogPosition{file_->number(), at, begin, record.attempt}});
+      pieces_.push_back(
+          Piece{LogSegment{begin, std::max(begin, end), record.attempt, static_cast<task::LogStream>(record.stream), record.rank, time_ms},
+                LogPosition{file_->number(), at, begin, record.attempt}});
     }
     position = std::max(position, end);
     attempt = record.attempt;

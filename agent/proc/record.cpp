@@ -70,6 +70,8 @@ task::Exit to_exit(const ShimRecord& record, const std::string& program, const s
   exit.cause = failed_step(record, program, work_dir);
   if (exit.cause.empty() && record.has(shim::kFreezeFailed)) exit.cause = "could not be frozen in time";
   exit.with_host = record.has(shim::kHostStops);
+  exit.rank = record.fixed.rank;
+  if (exit.code != 0 || exit.signal != 0) exit.ended = wall_time(record.fixed.ended_ns);
   if (static_cast<shim::Step>(record.fixed.step) != shim::Step::interpret) exit.stderr_tail = whole_lines(record.tail);
   return exit;
 }

@@ -138,6 +138,9 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   launch.groups = user->groups;
   launch.argv = spec.argv;
   launch.env = spec.env;
+  launch.ranks = spec.ranks;
+  if (!spec.ranks.empty())  // one variable of that name alone
+    for (const auto& [name, value] : spec.ranks.front()) launch.env.erase(name);
   launch.work_dir = spec.work_dir;
   // Variables that only this host knows. Those of the job or of tasks.passEnv are there already, and win.
   launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);

@@ -34,6 +34,9 @@ class SpareShims {
   // there is none.
   std::optional<ShimProcess> take(const std::string& directory, Instant now);
 
+  // Ends one that is not to be kept.
+  void dismiss(ShimProcess shim, Instant now);
+
   void pass_time(Instant now);
   Instant deadline() const;
 
@@ -42,7 +45,6 @@ class SpareShims {
     ShimProcess shim;
     Instant until;
   };
-  void dismiss(ShimProcess shim, Instant now);
 
   std::deque<Spare> spare_;      // the one that has waited longest first
   std::deque<UniqueFd> ending_;  // pidfds of those that end

@@ -22,6 +22,7 @@ void TaskLog::add_source(const AssignmentId& id) {
 Status TaskLog::choose_attempts() {
   filter_.since_ms = query_.since_ms;
   filter_.stderr_only = query_.stderr_only;
+  filter_.rank = query_.rank;
   if (query_.all_attempts) return {};
   AttemptNumber latest = 0;
   for (std::size_t i = sources_.size(); i > 0 && latest == 0; --i) {

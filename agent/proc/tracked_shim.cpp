@@ -128,7 +128,10 @@ void TrackedShim::socket_ready(Instant now) {
 void TrackedShim::left(Instant now) {
   poller_.remove(link_.fd());
   poller_.remove(pidfd_.get());
-  spare_.keep(ShimProcess{link_.release(), std::move(pidfd_), path_room_}, now);
+  ShimProcess shim{link_.release(), std::move(pidfd_), path_room_};
+  // One that a former release of the agent started would not understand all of the next launch file.
+  if (last_.fixed.version < shim::kVersion) spare_.dismiss(std::move(shim), now);
+  else spare_.keep(std::move(shim), now);
   bury(now);
 }
 

@@ -11,6 +11,7 @@ inline constexpr std::size_t kJobFileBytes = 1 << 20;  // larger: refused before
 inline constexpr std::size_t kYamlNodes = 100'000;     // scalars + sequences + mappings, aliases expanded: refused
 inline constexpr std::size_t kYamlDepth = 32;          // deeper: refused
 inline constexpr std::uint32_t kTasksPerJob = 10'000;  // more: refused
+inline constexpr std::uint32_t kRanksPerTask = 256;    // processes that dtrain starts in one task; more: refused
 inline constexpr std::uint32_t kRolesPerJob = 64;      // more: refused
 inline constexpr std::size_t kNameBytes = 63;          // job and node names
 inline constexpr std::size_t kRoleNameBytes = 15;

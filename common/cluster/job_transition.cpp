@@ -119,6 +119,7 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   task.exit = seen.exit;
   cut(task.exit->cause, limits::kReasonBytes);
   task.exit_attempt = seen.exit_attempt;
+  note_earlier_fault(task, seen);
   // After a halt began no exit counts, neither against a budget nor as the first fault.
   const bool ordered = seen.on_request || job_.goal != Goal::run || job_.halt != Halt::none || seen.exit_attempt == task.restart_attempt ||
                        seen.exit_attempt == task.spared_attempt;
@@ -133,6 +134,17 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   const std::size_t keep = std::max<std::size_t>(policy.failure_threshold.count, 1);
   if (task.failures.size() > keep) task.failures.erase(task.failures.begin());
   if (!job_.first_fault) job_.first_fault = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
+}
+
+// When one rank dies, the others fail too, within milliseconds, and may be reported first. So the first fault is the one that came first by
+// the clocks of the hosts, even if the job is being halted because of another.
+void JobTransition::note_earlier_fault(const TaskRecord& task, const TaskObservation& seen) {
+  auto& known = job_.first_fault;
+  const bool first = known && known->generation == job_.generation && known->exit.ended != WallTime{} && seen.exit->ended != WallTime{} &&
+                     seen.exit->ended < known->exit.ended;
+  const bool ordered = seen.on_request || seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt;
+  if (!first || ordered || ledger_.state_.version < 3) return;
+  known = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name) {

@@ -65,6 +65,7 @@ class JobTransition {
   void set_size(const std::string& role, std::uint32_t size, std::uint32_t whole);
   void count_attempts(TaskRecord& task, const TaskObservation& seen);
   void take_exit(TaskRecord& task, const TaskObservation& seen);
+  void note_earlier_fault(const TaskRecord& task, const TaskObservation& seen);
   void stood_still(TaskRecord& task, const TaskObservation& seen);
   void credit_still(Duration from);
   bool spares(const TaskObservation& seen) const;

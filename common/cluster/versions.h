@@ -17,7 +17,7 @@ namespace dtrain::cluster {
 
 inline constexpr std::uint32_t kFirstVersion = 1;
 // The newest that this program knows. Raising it takes a row in docs/upgrading.md and recorded logs (tests/golden/ledger).
-inline constexpr std::uint32_t kNewestVersion = 2;
+inline constexpr std::uint32_t kNewestVersion = 3;
 
 // Why a program stopped applying the log: it cannot read the next entry. Its state stays that before the entry.
 struct Behind {

@@ -67,18 +67,24 @@ struct TaskView {
 struct Rendered {
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;  // without DTRAIN_ATTEMPT: the shim sets it per attempt
+  // The variables of each of the task's ranks, which all have the same names and replace those of env; empty: one process with env alone.
+  std::vector<std::map<std::string, std::string>> ranks;
 };
 
 // Templates:
 //   {hosts:R}     ip:port of every task of role R, by index, joined by commas
 //   {host:R:I}    ip:port of task I of role R
-//   {count:R}     number of tasks of role R in this generation
+//   {ip:R:I}      the address of task I of role R without its port (and without brackets)
+//   {count:R}     number of tasks of role R in this generation; {count}: of all roles
 //   {port:R}      this task's own port when R is its role, else the port of task 0 of R
 //   {job.name|generation} {task.name|type|index|rank|address|host|port} {work.dir} {package.dir}
 //   {checkpoint.dir|path|step}  path and step are empty when nothing is restored
-// Only a brace followed by one of these prefixes and closed before any blank, quote or brace is a template; all others
+// Only a brace followed by one of these names or prefixes and closed before any blank, quote or brace is a template; all others
 // are literal, and {{hosts:ps}} is the text {hosts:ps}. Fails naming the first unknown name.
 Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
+
+// The processes of a task that take part in its job's communication: RoleSpec::nproc_per_node, and 1 where that is 0.
+std::uint32_t ranks_of_task(const JobSpec& spec, const TaskId& task);
 
 // Position of a task among all of its generation, from 0, by RoleRules::order: chief or master, then workers, then
 // the other roles in alphabetical order, evaluators last, each by index. 0 when the task is not in the generation.

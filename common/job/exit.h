@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/time.h"
+#include "common/wire/since.h"
+
 namespace dtrain::job {
 
 // How an attempt ended. signal != 0: death by that signal; else the exit status is `code`.
@@ -17,6 +20,9 @@ struct Exit {
   bool with_host = false;   // its host was being stopped and asked it to end: whatever the code, the task is neither done nor at fault
   bool port_taken = false;  // it failed soon after its start while another program had its port: its place is at fault
 
+  std::uint32_t rank = 0;  // of a task with ranks: one more than the LOCAL_RANK of the rank whose end this is
+  WallTime ended{};        // by the clock of the task's host; only of a task that failed
+
   bool success() const { return !unknown && !with_host && signal == 0 && code == 0; }
   template <class V>
   void fields(V& v) {
@@ -28,6 +34,8 @@ struct Exit {
     v("stderr_tail", stderr_tail);
     v("with_host", with_host);
     v("port_taken", port_taken);
+    v("rank", rank, wire::Since{3});
+    v("ended", ended, wire::Since{3});
   }
 };
 

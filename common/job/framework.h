@@ -51,6 +51,12 @@ struct FrameworkRules {
   // Adds the variables that the framework's libraries read; dtrain's own variables and the user's come after them.
   void (*environment)(const JobSpec&, const ClusterView&, const TaskId&, std::map<std::string, std::string>&) =
       [](const JobSpec&, const ClusterView&, const TaskId&, std::map<std::string, std::string>&) {};
+  // The variables in which the ranks of one task differ; `rank`: their number within the task. Only for a task with several processes.
+  void (*rank_environment)(const JobSpec&, const ClusterView&, const TaskId&, std::uint32_t rank, std::map<std::string, std::string>&) =
+      [](const JobSpec&, const ClusterView&, const TaskId&, std::uint32_t, std::map<std::string, std::string>&) {};
+  // True if dtrain starts the role's nprocPerNode ranks in each task; false: its command does, or there is one process.
+  bool (*starts_ranks)(const RoleSpec&) = [](const RoleSpec&) { return false; };
+  bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning
   // Reports mistakes that are specific to the framework, and what is allowed but probably not meant.
   void (*check)(const JobSpec&, std::vector<FileError>&) = [](const JobSpec&, std::vector<FileError>&) {};
   void (*warn)(const JobSpec&, std::vector<std::string>&) = [](const JobSpec&, std::vector<std::string>&) {};

@@ -22,14 +22,29 @@ bool mentions(const JobSpec& spec, std::initializer_list<std::string> words) {
   });
 }
 
-bool needs_ports(const JobSpec& spec) { return mentions(spec, {"{hosts:", "{host:", "{port:", "{task.address}", "{task.port}"}); }
+bool needs_ports(const JobSpec& spec) { return mentions(spec, {"{hosts:", "{host:", "{ip:", "{port:", "{task.address}", "{task.port}"}); }
 
 bool scales_alone(const JobSpec& spec, const std::string& role) {
-  return !mentions(spec, {"{hosts:" + role, "{host:" + role, "{count:" + role, "{task.rank}"});
+  return !spec.policy.collective &&
+         !mentions(spec, {"{hosts:" + role, "{host:" + role, "{ip:" + role, "{count:" + role, "{count}", "{task.rank}"});
+}
+
+// While a host is cut off, its tasks run on and others take their places, unless a task must not run twice.
+void warn_of_two_writers(const JobSpec& spec, std::vector<std::string>& warnings) {
+  if (!spec.checkpoint) return;
+  const auto guarded = [&](const auto& entry) { return must_not_run_twice(spec, {entry.first, 0}); };
+  if (std::ranges::any_of(spec.roles, guarded)) return;  // that role writes them, as far as one can tell
+  const std::string role = spec.roles.begin()->first;
+  warnings.push_back("spec.checkpoint: if a host is cut off, two " + role + " may write to " + spec.checkpoint->dir +
+                     " at once; write exclusive: true for the role that writes checkpoints");
 }
 
 }  // namespace
 
-const FrameworkRules kGeneric{.roles = kUsualRoles, .needs_ports = needs_ports, .scales_alone = scales_alone, .check = check_usual_roles};
+const FrameworkRules kGeneric{.roles = kUsualRoles,
+                              .needs_ports = needs_ports,
+                              .scales_alone = scales_alone,
+                              .check = check_usual_roles,
+                              .warn = warn_of_two_writers};
 
 }  // namespace dtrain::job

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace dtrain::job {
@@ -12,7 +13,7 @@ enum class Framework : unsigned char { tensorflow, pytorch, mpi, horovod, mxnet,
 inline constexpr Framework kFrameworkUnlessSaid = Framework::generic;
 
 struct FrameworkRules;
-extern const FrameworkRules kTensorflow, kGeneric;
+extern const FrameworkRules kTensorflow, kPytorch, kGeneric;
 extern const FrameworkRules kPlannedOfRanks, kPlannedOfServers;  // known by name, refused until they are supported
 
 struct FrameworkLine {
@@ -23,12 +24,14 @@ struct FrameworkLine {
 
 // In the order of the numbers.
 inline constexpr std::array kFrameworks{
-    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow}, FrameworkLine{Framework::pytorch, "pytorch", &kPlannedOfRanks},
+    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow}, FrameworkLine{Framework::pytorch, "pytorch", &kPytorch},
     FrameworkLine{Framework::mpi, "mpi", &kPlannedOfRanks},           FrameworkLine{Framework::horovod, "horovod", &kPlannedOfRanks},
     FrameworkLine{Framework::mxnet, "mxnet", &kPlannedOfServers},     FrameworkLine{Framework::xgboost, "xgboost", &kPlannedOfRanks},
     FrameworkLine{Framework::paddle, "paddle", &kPlannedOfRanks},     FrameworkLine{Framework::jax, "jax", &kPlannedOfRanks},
     FrameworkLine{Framework::generic, "generic", &kGeneric},
 };
 constexpr Framework enum_last(Framework) { return kFrameworks.back().framework; }
+// Before that its jobs were refused.
+constexpr std::uint32_t since_version(Framework framework) { return framework == Framework::pytorch ? 3 : 1; }
 
 }  // namespace dtrain::job

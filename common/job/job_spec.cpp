@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/job/framework.h"
+#include "common/job/templates.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::job {
@@ -18,6 +19,16 @@ std::optional<TaskId> first_with(const JobSpec& spec, bool RoleRules::*rule) {
 }
 
 }  // namespace
+
+std::uint32_t since_version(const JobSpec& spec) {
+  const auto later = [](const auto& env) {
+    return std::ranges::any_of(env, [](const auto& entry) { return has_later_template(entry.second); });
+  };
+  const bool any = later(spec.env) || std::ranges::any_of(spec.roles, [&](const auto& entry) {
+                     return later(entry.second.env) || std::ranges::any_of(entry.second.command, has_later_template);
+                   });
+  return any ? 3 : 1;
+}
 
 bool same_content(const std::string& a, const std::string& b) {
   if (a == b) return true;
@@ -40,14 +51,18 @@ std::uint32_t total_replicas(const JobSpec& spec) {
 
 bool has_role(const JobSpec& spec, std::string_view role) { return spec.roles.contains(std::string(role)); }
 
+bool is_rank_role(const JobSpec& spec, std::string_view role) {
+  const RoleRules& rules = role_rules(spec.framework, role);
+  return rules.rank || (spec.policy.collective && (rules.ends || rules.serves));
+}
+
 bool is_collective(const JobSpec& spec) {
   const Collective when = rules_of(spec.framework).collective;
-  if (when == Collective::never) return false;
+  if (when == Collective::never && !spec.policy.collective) return false;
   std::uint64_t ranks = 0;
   for (const auto& [name, role] : spec.roles) {
-    const RoleRules& rules = role_rules(spec.framework, name);
-    if (rules.serves && when == Collective::without_servers) return false;
-    if (rules.rank) ranks += role.replicas;
+    if (role_rules(spec.framework, name).serves && when == Collective::without_servers && !spec.policy.collective) return false;
+    if (is_rank_role(spec, name)) ranks += std::uint64_t{role.replicas} * std::max(role.nproc_per_node, 1u);
   }
   return ranks > 1;
 }
@@ -61,7 +76,10 @@ bool is_exclusive(const JobSpec& spec, const TaskId& task) {
 
 bool is_stateful(const JobSpec& spec, const TaskId& task) {
   const RoleRules& rules = role_rules(spec.framework, task.role);
-  return rules.stateful || (rules.rank && is_collective(spec));
+  if (rules.stateful) return true;
+  // A rank that is alone begins again from the newest checkpoint, too, which only a new generation is told of.
+  const bool restores = rules_of(spec.framework).collective == Collective::always && spec.checkpoint;
+  return is_rank_role(spec, task.role) && (restores || is_collective(spec));
 }
 
 bool wants_lease(const JobSpec& spec, const TaskId& task) {

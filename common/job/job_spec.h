@@ -83,6 +83,7 @@ struct RoleSpec {
   std::int32_t stop_signal = 15;
   SignalTo signal_to = SignalTo::all;  // which of a task's processes get the stop signal and the signal before the deadline
   Duration start_timeout{0};           // a task that is not Running (with notify: ready) by then is killed; 0: off
+  std::uint32_t nproc_per_node = 0;    // processes (ranks) that each task runs; 0: one, which is not told of ranks within its task
   template <class V>
   void fields(V& v) {
     v("replicas", replicas);
@@ -102,6 +103,7 @@ struct RoleSpec {
     v("stop_signal", stop_signal);
     v("signal_to", signal_to);
     v("start_timeout", start_timeout);
+    v("nproc_per_node", nproc_per_node, wire::Since{3});
   }
 };
 
@@ -181,6 +183,7 @@ struct Policy {
   bool gang = true;
   Duration stop_grace_period = 30s;
   std::optional<SignalBeforeDeadline> signal_before_deadline;
+  bool collective = false;                        // no task continues without the others, whatever the framework says; evaluators excepted
   std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and for how long at most
   template <class V>
   void fields(V& v) {
@@ -201,6 +204,7 @@ struct Policy {
     v("stop_grace_period", stop_grace_period);
     v("signal_before_deadline", signal_before_deadline);
     v("wait_for", wait_for);
+    v("collective", collective, wire::Since{3});
   }
 };
 // `gang: false` was read before that, and did nothing.
@@ -255,6 +259,9 @@ struct JobSpec {
   }
 };
 
+// Later for templates that programs of earlier versions would leave as they stand, on the hosts that they run on.
+std::uint32_t since_version(const JobSpec& spec);
+
 // True if two submitted specs (encoded) are equal but for the times of the package's files.
 bool same_content(const std::string& a, const std::string& b);
 
@@ -264,7 +271,10 @@ std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);
 bool has_role(const JobSpec& spec, std::string_view role);
 
-// True if every member must restart when one dies (torch DDP, MPI, MultiWorkerMirrored, JAX): a framework of ranks,
+// True if the tasks of this role are ranks of a collective job: by the framework, or with policy.collective all but evaluators.
+bool is_rank_role(const JobSpec& spec, std::string_view role);
+
+// True if every rank must restart when one dies (torch DDP, MPI, MultiWorkerMirrored, JAX): a framework of ranks, policy.collective,
 // or a tensorflow job without parameter servers and with more than one replica of chief, master and worker together.
 bool is_collective(const JobSpec& spec);
 

@@ -98,6 +98,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.line("stopSignal", format_signal(role.stop_signal));
   w.word("signalTo", role.signal_to);
   w.duration("startTimeout", role.start_timeout);
+  if (role.nproc_per_node > 0) w.number("nprocPerNode", role.nproc_per_node);
   w.close();
 }
 
@@ -136,6 +137,7 @@ void write_policy(Writer& w, const Policy& policy) {
   w.number("priority", policy.priority);
   w.seconds("expectedSeconds", policy.expected);
   w.flag("gang", policy.gang);
+  w.flag("collective", policy.collective);
   w.duration("stopGracePeriod", policy.stop_grace_period);
   if (policy.signal_before_deadline) {
     w.open("signalBeforeDeadline");

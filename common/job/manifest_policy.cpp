@@ -88,6 +88,7 @@ void read_policy(const YamlNode& node, const std::string& path, FileErrors& repo
   map.number("priority", out.priority, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max());
   map.seconds("expectedSeconds", out.expected, 0);
   map.boolean("gang", out.gang);
+  map.boolean("collective", out.collective);
   map.duration("stopGracePeriod", out.stop_grace_period);
   if (const YamlNode* signal = map.node("signalBeforeDeadline"))
     read_signal_before(*signal, map.path("signalBeforeDeadline"), report, out.signal_before_deadline.emplace());

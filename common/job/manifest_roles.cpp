@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/base/limits.h"
 #include "common/job/framework.h"
 #include "common/job/manifest_fields.h"
@@ -32,6 +34,29 @@ void read_start_after(MapReader& role, const YamlNode& node, std::map<std::strin
   }
 }
 
+// A number of ranks, or one for each GPU or CPU of the task. auto: for each GPU, on a task without GPUs for each CPU, else one.
+void read_nproc(MapReader& role, const YamlNode& node, const Resources& resources, FileErrors& report, std::uint32_t& out) {
+  constexpr std::string_view kGpu = "gpu", kCpu = "cpu", kAuto = "auto";
+  constexpr std::uint64_t kWholeCpu = 1000;
+  const std::string path = role.path("nprocPerNode");
+  const auto cpus = static_cast<std::uint32_t>(std::min<std::uint64_t>(resources.cpu_millis / kWholeCpu, limits::kRanksPerTask));
+  const bool word = node.kind == Kind::scalar && (node.text == kGpu || node.text == kCpu || node.text == kAuto);
+  if (!word) {
+    std::int64_t count = 0;
+    if (node.kind != Kind::scalar || node.text.find_first_not_of("0123456789") != std::string::npos || node.text.empty())
+      return report.add("wrong-type", path, "must be the number of ranks of each task, or gpu, cpu or auto",
+                        "gpu means one rank for each of the task's GPUs (resources.gpus)");
+    if (read_whole_number(node, path, 1, limits::kRanksPerTask, report, count)) out = static_cast<std::uint32_t>(count);
+    return;
+  }
+  if (node.text == kGpu && resources.gpus == 0)
+    return report.add("conflict", path, "asks for one rank for each GPU, but the task has none", "set resources.gpus");
+  if (node.text == kCpu && cpus == 0)
+    return report.add("conflict", path, "asks for one rank for each CPU, but the task has no whole one of its own", "set resources.cpus");
+  const std::uint32_t of_gpus = node.text == kCpu ? 0 : resources.gpus;
+  out = std::max(of_gpus > 0 ? of_gpus : cpus, 1u);
+}
+
 }  // namespace
 
 bool is_exclusive_role(Framework framework, std::string_view role) { return role_rules(framework, role).exclusive; }
@@ -61,6 +86,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   map.signal("stopSignal", out.stop_signal);
   map.word("signalTo", out.signal_to);
   map.duration("startTimeout", out.start_timeout);
+  if (const YamlNode* nproc = map.node("nprocPerNode")) read_nproc(map, *nproc, out.resources, report, out.nproc_per_node);
   map.done();
 }
 

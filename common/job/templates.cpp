@@ -14,9 +14,11 @@ namespace {
 
 using NameKind = TemplateName::Kind;
 
-constexpr std::array<std::string_view, 9> kPrefixes{"hosts:", "host:", "count:",   "port:",      "job.",
-                                                    "task.",  "work.", "package.", "checkpoint."};
-constexpr std::array<std::pair<std::string_view, NameKind>, 14> kPlainNames{{{"job.name", NameKind::job_name},
+constexpr std::string_view kAllTasks = "count";  // the only name without one of the prefixes
+constexpr std::array<std::string_view, 10> kPrefixes{
+    "hosts:", "host:", "ip:", "count:", "port:", "job.", "task.", "work.", "package.", "checkpoint."};
+constexpr std::array<std::pair<std::string_view, NameKind>, 15> kPlainNames{{{kAllTasks, NameKind::count_all},
+                                                                             {"job.name", NameKind::job_name},
                                                                              {"job.generation", NameKind::job_generation},
                                                                              {"task.name", NameKind::task_name},
                                                                              {"task.type", NameKind::task_type},
@@ -32,7 +34,8 @@ constexpr std::array<std::pair<std::string_view, NameKind>, 14> kPlainNames{{{"j
                                                                              {"checkpoint.step", NameKind::checkpoint_step}}};
 constexpr std::array<std::pair<std::string_view, NameKind>, 3> kRoleNames{
     {{"hosts:", NameKind::hosts}, {"count:", NameKind::count}, {"port:", NameKind::port}}};
-constexpr std::string_view kHost = "host:";
+// Followed by a role and an index.
+constexpr std::array<std::pair<std::string_view, NameKind>, 2> kTaskNames{{{"host:", NameKind::host}, {"ip:", NameKind::ip}}};
 constexpr std::size_t kIndexDigits = 5;  // limits::kTasksPerJob
 
 // The name of the template that starts at text[0] == '{', or empty when these braces are literal.
@@ -40,7 +43,8 @@ std::string_view name_at(std::string_view text) {
   const std::size_t end = text.find_first_of("{} \t\r\n\"'", 1);
   if (end == std::string_view::npos || text[end] != '}') return {};
   const std::string_view name = text.substr(1, end - 1);
-  const bool known = std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
+  const bool known =
+      name == kAllTasks || std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
   return known ? name : std::string_view();
 }
 
@@ -70,6 +74,7 @@ bool is_known(const TemplateName& name, const JobSpec& spec) {
   switch (name.kind) {
     case NameKind::hosts:
     case NameKind::host:
+    case NameKind::ip:
     case NameKind::count:
     case NameKind::port: {
       const auto role = spec.roles.find(std::string(name.role));
@@ -82,7 +87,7 @@ bool is_known(const TemplateName& name, const JobSpec& spec) {
 
 // A shrunk job has no such task at present.
 bool may_be_left_out(const TemplateName& name, const JobSpec& spec) {
-  if (name.kind != NameKind::host) return false;
+  if (name.kind != NameKind::host && name.kind != NameKind::ip) return false;
   const std::uint32_t least = spec.roles.at(std::string(name.role)).min_replicas;
   return least != 0 && name.index >= least;
 }
@@ -90,11 +95,14 @@ bool may_be_left_out(const TemplateName& name, const JobSpec& spec) {
 // nullopt: the generation has no such task.
 std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spec, const ClusterView& cluster, const TaskView& view) {
   const auto text_of = [](const TaskAddress* a) { return a ? std::optional(a->text()) : std::nullopt; };
+  const auto ip_of = [](const TaskAddress* a) { return a ? std::optional(a->host) : std::nullopt; };
   const auto port_of = [](const TaskAddress* a) { return a ? std::optional(std::to_string(a->port)) : std::nullopt; };
   const TaskAddress* own = address_of(cluster, view.task);
   switch (name.kind) {
     case NameKind::hosts: return join_addresses(cluster, name.role);
     case NameKind::host: return text_of(address_of(cluster, {std::string(name.role), name.index}));
+    case NameKind::ip: return ip_of(address_of(cluster, {std::string(name.role), name.index}));
+    case NameKind::count_all: return std::to_string(cluster.tasks.size());
     case NameKind::count: return std::to_string(count_tasks(cluster, name.role));
     case NameKind::port: return port_of(name.role == view.task.role ? own : address_of(cluster, {std::string(name.role), 0}));
     case NameKind::job_name: return cluster.job_name;
@@ -104,7 +112,7 @@ std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spe
     case NameKind::task_index: return std::to_string(view.task.index);
     case NameKind::task_rank: return std::to_string(rank_of(spec, cluster, view.task));
     case NameKind::task_address: return text_of(own);
-    case NameKind::task_host: return own ? std::optional(own->host) : std::nullopt;
+    case NameKind::task_host: return ip_of(own);
     case NameKind::task_port: return port_of(own);
     case NameKind::work_dir: return view.work_dir;
     case NameKind::package_dir: return view.package_dir;
@@ -152,22 +160,31 @@ std::optional<TemplateName> parse_template_name(std::string_view name) {
     if (name == plain) return TemplateName{kind, {}, 0};
   for (const auto& [prefix, kind] : kRoleNames)
     if (name.starts_with(prefix) && is_role_name(name.substr(prefix.size()))) return TemplateName{kind, name.substr(prefix.size()), 0};
-  if (!name.starts_with(kHost)) return std::nullopt;
-  name.remove_prefix(kHost.size());
+  const auto of_task = std::ranges::find_if(kTaskNames, [&](const auto& entry) { return name.starts_with(entry.first); });
+  if (of_task == kTaskNames.end()) return std::nullopt;
+  name.remove_prefix(of_task->first.size());
   const std::size_t colon = name.find(':');
   if (colon == std::string_view::npos || !is_role_name(name.substr(0, colon))) return std::nullopt;
   const std::string_view digits = name.substr(colon + 1);
   const bool number = !digits.empty() && digits.size() <= kIndexDigits &&
                       std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!number) return std::nullopt;
-  return TemplateName{NameKind::host, name.substr(0, colon), static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
+  return TemplateName{of_task->second, name.substr(0, colon), static_cast<std::uint32_t>(std::stoul(std::string(digits)))};
+}
+
+bool has_later_template(std::string_view text) {
+  const auto pieces = split_templates(text);
+  return std::ranges::any_of(pieces, [](const TemplatePiece& piece) {
+    const auto name = piece.is_template ? parse_template_name(piece.text) : std::nullopt;
+    return name && (name->kind == NameKind::ip || name->kind == NameKind::count_all);
+  });
 }
 
 std::vector<std::string> known_template_names(const JobSpec& spec) {
   std::vector<std::string> out;
   for (const auto& entry : spec.roles) {
     for (const auto& role_name : kRoleNames) out.push_back(std::string(role_name.first) + entry.first);
-    out.push_back(std::string(kHost) + entry.first + ":0");
+    for (const auto& task_name : kTaskNames) out.push_back(std::string(task_name.first) + entry.first + ":0");
   }
   for (const auto& [plain, kind] : kPlainNames)
     if (kind != NameKind::checkpoint_dir || spec.checkpoint) out.emplace_back(plain);
@@ -196,6 +213,11 @@ std::vector<std::string> unknown_templates(std::string_view text, const JobSpec&
     if (!name || !is_known(*name, spec) || may_be_left_out(*name, spec)) unknown.push_back(braced(piece.text));
   }
   return unknown;
+}
+
+std::uint32_t ranks_of_task(const JobSpec& spec, const TaskId& task) {
+  const auto role = spec.roles.find(task.role);
+  return role == spec.roles.end() ? 1 : std::max(role->second.nproc_per_node, 1u);
 }
 
 std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {

@@ -27,7 +27,9 @@ struct TemplateName {
   enum class Kind : unsigned char {
     hosts,
     host,
+    ip,
     count,
+    count_all,
     port,
     job_name,
     job_generation,
@@ -45,8 +47,8 @@ struct TemplateName {
     checkpoint_step,
   };
   Kind kind{};
-  std::string_view role;    // of hosts, host, count and port
-  std::uint32_t index = 0;  // of host
+  std::string_view role;    // of hosts, host, ip, count and port
+  std::uint32_t index = 0;  // of host and ip
 };
 std::optional<TemplateName> parse_template_name(std::string_view name);
 
@@ -64,6 +66,9 @@ class TemplateRenderer {
   const TaskView& task_;
   std::map<std::string, std::string, std::less<>> values_;
 };
+
+// True if the text holds a template that only programs of version 3 of the ledger render: {ip:R:I}, {count}.
+bool has_later_template(std::string_view text);
 
 // The names that are valid for this job, for suggestions.
 std::vector<std::string> known_template_names(const JobSpec& spec);

@@ -251,6 +251,12 @@ class Rules {
       add("conflict", "spec.policy.gang",
           "cannot be false: the tasks of " + name + " are told how many they are, or where, and so begin together",
           "leave it out; with minReplicas a job goes on with fewer tasks");
+    if (role.nproc_per_node > limits::kRanksPerTask)
+      add("limit", join_path(path, "nprocPerNode"), "must be at most " + std::to_string(limits::kRanksPerTask));
+    if (role.nproc_per_node > 0 && !rules_of(spec_.framework).ranks_in_tasks)
+      add("conflict", join_path(path, "nprocPerNode"),
+          "has no meaning for a " + std::string(to_string(spec_.framework)) + " job, whose tasks are one process each",
+          "use framework: pytorch, or leave it out");
     check_span(join_path(path, "watchdog"), role.watchdog, errors_);
     check_span(join_path(path, "startTimeout"), role.start_timeout, errors_);
     check_signal(join_path(path, "stopSignal"), role.stop_signal, errors_);

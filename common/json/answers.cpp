@@ -72,6 +72,8 @@ Json of(const wire::JobDescription& description) {
   object["conditions"] = of(description.conditions);
   object["restored"] = of(description.restored);
   object["first_fault"] = of(description.first_fault);
+  // As LOCAL_RANK counts.
+  if (const auto& fault = description.first_fault) object["first_fault"]["rank"] = fault->rank > 0 ? Json(fault->rank - 1) : Json(nullptr);
   object["waiting_for"] = of(description.waiting_for);
   object["events"] = of(description.events);
   return object;

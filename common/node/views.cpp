@@ -277,9 +277,15 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
                             to_rfc3339(condition.at), condition.reason, seconds_between(condition.at, c.now.wall)});
   if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
   if (const auto& f = job.first_fault)
-    d.first_fault = wire::FaultView{
-        f->task.text(),     host_name(c, f->node),           to_rfc3339(f->at), job::describe(f->exit), f->generation, f->attempt,
-        exit_view(f->exit), owned ? f->exit.stderr_tail : ""};
+    d.first_fault = wire::FaultView{f->task.text(),
+                                    host_name(c, f->node),
+                                    to_rfc3339(f->exit.ended != WallTime{} ? f->exit.ended : f->at),
+                                    job::describe(f->exit),
+                                    f->generation,
+                                    f->attempt,
+                                    exit_view(f->exit),
+                                    owned ? f->exit.stderr_tail : "",
+                                    f->exit.rank};
   d.waiting_for = waiting_for(c, job, std::move(coordinator));
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)

@@ -16,7 +16,9 @@ struct LogIndexRecord {  // 32 bytes, little-endian hosts only
   std::uint32_t length;
   std::uint32_t attempt;
   std::uint8_t stream;  // LogStream
-  std::uint8_t reserved[7];
+  std::uint8_t reserved;
+  std::uint16_t rank;  // of a task with ranks: one more than the number of the one that wrote it within its task; else 0
+  std::uint8_t reserved2[4];
 };
 static_assert(sizeof(LogIndexRecord) == 32);
 

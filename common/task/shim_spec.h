@@ -37,8 +37,9 @@ struct ShimSpec {
   AssignmentId id;
   std::string job_name;
   User user;
-  std::vector<std::string> argv;           // argv[0] is looked up in env's PATH
-  std::map<std::string, std::string> env;  // DTRAIN_ATTEMPT is added per attempt by the shim
+  std::vector<std::string> argv;                          // argv[0] is looked up in env's PATH
+  std::map<std::string, std::string> env;                 // DTRAIN_ATTEMPT is added per attempt by the shim
+  std::vector<std::map<std::string, std::string>> ranks;  // job::Rendered::ranks
   std::string work_dir;
   std::uint16_t port = 0;          // tested by binding it before each start; 0: none
   std::string address;             // the address that port is on
@@ -62,6 +63,7 @@ struct ShimSpec {
     v("user", user);
     v("argv", argv);
     v("env", env);
+    v("ranks", ranks);
     v("work_dir", work_dir);
     v("port", port);
     v("address", address);

@@ -7,6 +7,7 @@
 #include "common/base/duration_text.h"
 #include "common/base/lease.h"
 #include "common/job/restart.h"
+#include "common/wire/codec.h"
 
 namespace dtrain::task {
 
@@ -59,7 +60,8 @@ void Task::begin(Instant now, const FoundShim* found) {
     enter(Phase::staged);
     return advance(now);
   }
-  exit_ = found && found->exit && found->attempt == attempt_ ? found->exit : std::nullopt;
+  if (found && found->exit && found->attempt == attempt_) exit_ = reportable(*found->exit);
+  else exit_.reset();
   if (!exit_) {
     exit_ = Exit{};
     exit_->unknown = true;
@@ -114,6 +116,7 @@ void Task::launch() {
   if (!rendered) return stage_failure(rendered.error());
   spec.argv = std::move(rendered->argv);
   spec.env = std::move(rendered->env);
+  spec.ranks = std::move(rendered->ranks);
   lease_ = spec.lease;
   if (const std::string why = gate_.bind(spec, order_.gpu_nodes); !why.empty()) actions_.unbound(spec.id, why);
   enter(Phase::launching);
@@ -202,10 +205,18 @@ void Task::attempt_refused(Instant now, AttemptNumber attempt, const Error& erro
   attempt_exited(now, attempt, e);
 }
 
+// A ledger that took no job of version 3 must not be given an exit of version 3 either.
+Exit Task::reportable(Exit exit) const {
+  if (wire::needed_version(exit) <= wire::needed_version(order_.context->spec)) return exit;
+  exit.rank = 0;
+  exit.ended = {};
+  return exit;
+}
+
 void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) {
   if (attempt != attempt_ || (phase_ != Phase::running && phase_ != Phase::starting)) return;
   pid_ = 0;
-  exit_ = exit;
+  exit_ = reportable(exit);
   exit_attempt_ = attempt;
   if (!overdue_.empty()) exit_->cause = overdue_;
   thaw(now);

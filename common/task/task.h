@@ -145,6 +145,7 @@ class Task {
   void leave();
   void stop(Instant now);
   void stage_failure(const Error& error);
+  Exit reportable(Exit exit) const;
   std::optional<std::string> why_no_restart(Instant now) const;
   ShimSpec shim_spec() const;
 

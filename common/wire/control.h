@@ -237,9 +237,11 @@ struct LogsRequest {
   std::int64_t tail = -1;            // lines; -1: all
   std::int64_t since_ms = 0;         // wall clock, ms since the epoch; 0: all
   bool stderr_only = false;
+  std::uint32_t rank = 0;            // one more than the rank within its task whose output is wanted; 0: all
   template <class V> void fields(V& v) {
     v("job", job); v("task", task); v("follow", follow); v("previous", previous); v("all_attempts", all_attempts);
     v("attempt", attempt); v("tail", tail); v("since_ms", since_ms); v("stderr_only", stderr_only);
+    v("rank", rank, Since{3});
   }
 };
 struct LogChunk {
@@ -251,9 +253,10 @@ struct LogChunk {
   std::string note;                  // for the client's stderr: "worker-1: attempt 2 begins"
   // only in the log of a whole job: the last line is unfinished, such as a progress bar that carriage returns rewrite
   bool open = false;
+  std::uint32_t rank = 0;            // as in LogsRequest; 0: the task has no ranks
   template <class V> void fields(V& v) {
     v("task", task); v("generation", generation); v("attempt", attempt); v("is_stderr", is_stderr);
-    v("time_ms", time_ms); v("bytes", bytes); v("note", note); v("open", open);
+    v("time_ms", time_ms); v("bytes", bytes); v("note", note); v("open", open); v("rank", rank, Since{3});
   }
 };
 

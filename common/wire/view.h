@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/wire/since.h"
 
 namespace dtrain::wire {
 
@@ -138,6 +139,7 @@ struct FaultView {
   std::uint32_t generation = 0, attempt = 0;
   std::optional<ExitView> exit;
   std::string stderr_tail;
+  std::uint32_t rank = 0;  // of a task with ranks: one more than the one that failed within its task; else 0
   template <class V>
   void fields(V& v) {
     v("task", task);
@@ -148,6 +150,7 @@ struct FaultView {
     v("attempt", attempt);
     v("exit", exit);
     v("stderr_tail", stderr_tail);
+    v("rank", rank, Since{3});
   }
 };
 struct CheckpointView {

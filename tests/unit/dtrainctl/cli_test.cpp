@@ -497,4 +497,30 @@ TEST(RunOptions, BecomeAJobFile) {
   EXPECT_EQ(parsed.spec.roles.at("worker").command, options.command);
 }
 
+TEST(RunOptions, RanksMakeAPytorchJob) {
+  RunOptions options;
+  options.command = {"python3", "train.py"};
+  options.hosts = 4;
+  options.nproc = "2";
+  const job::ParsedJob parsed = job::parse_manifest(job_file_of(options, "/tmp"), {});
+  for (const auto& e : parsed.errors) ADD_FAILURE() << e.text();
+  EXPECT_EQ(job::to_string(parsed.spec.framework), "pytorch");
+  const job::RoleSpec& worker = parsed.spec.roles.at("worker");
+  EXPECT_EQ(worker.replicas, 4u);
+  EXPECT_EQ(worker.nproc_per_node, 2u);
+  EXPECT_EQ(worker.anti_affinity, "host");
+  options.nproc = "gpu";
+  options.gpus = 8;
+  EXPECT_EQ(job::parse_manifest(job_file_of(options, "/tmp"), {}).spec.roles.at("worker").nproc_per_node, 8u);
+}
+
+TEST_F(Cli, RunWithARankForEachGpuTakesWhatTheHostsHave) {
+  wire::NodesReply nodes;
+  for (const std::uint32_t gpus : {4u, 8u, 2u}) nodes.nodes.emplace_back().gpus.total = gpus;
+  answers(MessageType::nodes, nodes);
+  const Ran ran = ctl({"run", "--nproc-per-node", "gpu", "-n", "4", "--", "true"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("fewer than 4 hosts have a GPU"), std::string::npos) << ran.err;
+}
+
 }  // namespace dtrain::ctl

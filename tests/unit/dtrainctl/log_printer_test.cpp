@@ -49,6 +49,20 @@ LogStyle prefixed() {
   return style;
 }
 
+TEST(LogPrinter, LinesOfRanksHaveThemInFront) {
+  Printed job(prefixed());
+  wire::LogChunk c = chunk("a\n", 1, "worker-1");
+  c.rank = 4;
+  job.add(c);
+  EXPECT_EQ(job.take(), "worker-1.3 | a\n");
+  LogStyle style;
+  style.ranks = true;
+  Printed task(style);
+  task.add(c);
+  task.add(chunk("no rank\n", 1, "worker-1"));
+  EXPECT_EQ(task.take(), "worker-1.3 | a\nno rank\n");
+}
+
 TEST(LogPrinter, EachStateOfAProgressBarIsShownAtOnceInPlace) {
   Printed p(prefixed());
   p.add(bar("\rEpoch 1:  0%"));

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "common/job/frameworks.h"
+#include "common/base/limits.h"
+#include "common/job/framework.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/names.h"
 #include "common/job/templates.h"
@@ -68,6 +69,8 @@ RoleSpec any_role(Framework framework, const std::string& name, const std::vecto
   role.start_timeout = any_duration();
   role.stop_signal = static_cast<std::int32_t>(1 + below(64));
   role.signal_to = any_word<SignalTo>();
+  if (rules_of(framework).ranks_in_tasks && coin())
+    role.nproc_per_node = static_cast<std::uint32_t>(1 + below(role.resources.gpus > 0 ? role.resources.gpus : limits::kRanksPerTask));
   return role;
 }
 
@@ -88,6 +91,7 @@ Policy any_policy() {
   policy.priority = static_cast<std::int32_t>(below(2000)) - 1000;
   policy.expected = std::chrono::seconds(below(1000));
   policy.gang = coin();
+  policy.collective = coin();
   policy.stop_grace_period = any_duration();
   if (coin()) {
     policy.signal_before_deadline = SignalBeforeDeadline{static_cast<std::int32_t>(1 + below(64)), any_duration()};
@@ -116,13 +120,14 @@ rc::Gen<JobSpec> valid_spec() {
     JobSpec spec;
     (coin() ? spec.name : spec.generate_name) = "job-" + std::to_string(below(1000));
     spec.labels = any_labels();
-    spec.framework = coin() ? Framework::tensorflow : Framework::generic;
+    spec.framework = coin() ? Framework::tensorflow : coin() ? Framework::pytorch : Framework::generic;
     spec.work_dir = "d" + *awkward_text();
     spec.env = any_env({"A", "TF_CONFIG", "\n", "caf\xc3\xa9"});
     if (coin()) spec.require_paths = {"/" + *awkward_text(), "/data"};
     std::vector<std::string> earlier;
     for (const char* name : {"ps", "chief", "worker", "evaluator", "null", "other"}) {
       if (std::string(name) != "worker" && coin()) continue;
+      if (role_rules(spec.framework, name).serves && spec.framework == Framework::pytorch) continue;  // it has none
       spec.roles[name] = any_role(spec.framework, name, earlier);
       earlier.emplace_back(name);
     }

@@ -47,7 +47,7 @@ class LogWriter {
 
   void bytes(const std::string& text) { append(path(), text); }
   void record(std::uint64_t offset, std::size_t length, std::uint32_t attempt, task::LogStream stream = task::LogStream::out,
-              std::int64_t time_ms = 1000) {
+              std::int64_t time_ms = 1000, std::uint16_t rank = 0) {
     task::LogIndexRecord record;
     std::memset(&record, 0, sizeof record);
     record.offset = offset;
@@ -55,12 +55,14 @@ class LogWriter {
     record.length = static_cast<std::uint32_t>(length);
     record.attempt = attempt;
     record.stream = static_cast<std::uint8_t>(stream);
+    record.rank = rank;
     append(path() + ".idx", &record, sizeof record);
   }
-  void write(const std::string& text, std::uint32_t attempt, task::LogStream stream = task::LogStream::out, std::int64_t time_ms = 1000) {
+  void write(const std::string& text, std::uint32_t attempt, task::LogStream stream = task::LogStream::out, std::int64_t time_ms = 1000,
+             std::uint16_t rank = 0) {
     const std::uint64_t offset = size();
     bytes(text);
-    record(offset, text.size(), attempt, stream, time_ms);
+    record(offset, text.size(), attempt, stream, time_ms, rank);
   }
   void rotate() {
     ++number_;

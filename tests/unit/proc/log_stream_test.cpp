@@ -89,6 +89,27 @@ class LogStreamTest : public ::testing::Test {
   ScratchDir dir_;
 };
 
+TEST_F(LogStreamTest, LinesOfRanksStayWholeAndOneRankCanBeAskedFor) {
+  LogWriter log = writer(worker(1));
+  log.write("half of 0, ", 1, task::LogStream::out, 1000, 1);
+  log.write("half of 1, ", 1, task::LogStream::out, 1000, 2);
+  log.write("rest\n", 1, task::LogStream::out, 1001, 1);
+  log.write("rest", 1, task::LogStream::out, 1002, 2);
+  Reader reader(dir_.path());
+  reader.open(of_task(), {worker(1)});
+  std::vector<std::pair<std::uint32_t, std::string>> lines;
+  for (const wire::LogChunk& chunk : reader.chunks())
+    if (!chunk.bytes.empty()) lines.emplace_back(chunk.rank, chunk.bytes);
+  EXPECT_EQ(lines, (std::vector<std::pair<std::uint32_t, std::string>>{{1, "half of 0, rest\n"}, {2, "half of 1, rest"}}));
+  auto query = of_task();
+  query.rank = 2;
+  EXPECT_EQ(read(query, {worker(1)}), "half of 1, rest");
+  query.tail = 1;
+  EXPECT_EQ(read(query, {worker(1)}), "half of 1, rest");
+  query.rank = 3;
+  EXPECT_EQ(read(query, {worker(1)}), "");
+}
+
 TEST_F(LogStreamTest, OneTaskLatestAttemptUnchanged) {
   LogWriter log = writer(worker(1));
   log.write("old\n", 1);

@@ -1,0 +1,177 @@
+// PyTorch: the variables that init_process_group's env:// reads, as torchrun sets them for its children, and those that torchrun itself
+// reads (PET_*). Rules: docs/frameworks.md. Sources: torch/distributed/run.py and elastic/agent/server/local_elastic_agent.py of
+// PyTorch; pkg/controller.v1/pytorch/{envvar,elastic}.go of Kubeflow's training operator, release 1.9.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/framework_roles.h"
+#include "common/job/text.h"
+
+namespace dtrain::job {
+
+namespace {
+
+using Env = std::map<std::string, std::string>;
+
+// Programs that start the ranks of a host themselves.
+constexpr std::array<std::string_view, 3> kLaunchers{"torchrun", "accelerate", "deepspeed"};
+constexpr std::array<std::string_view, 2> kLauncherModules{"torch.distributed.run", "torch.distributed.launch"};
+
+// Nobody waits for the master to run: the ranks wait for each other.
+constexpr auto kPytorchRoles = [] {
+  auto roles = kUsualRoles;
+  for (RoleRules& role : roles)
+    if (role.rank) role.start = RoleRules{}.start;
+  return roles;
+}();
+
+bool is_launcher(const RoleSpec& role) {
+  const auto name_of = [](std::string_view path) { return path.substr(path.rfind('/') + 1); };
+  for (std::size_t i = 0; i < role.command.size(); ++i) {
+    const std::string& word = role.command[i];
+    if (i == 0 && std::ranges::count(kLaunchers, name_of(word)) > 0) return true;
+    if (word == "-m" && i + 1 < role.command.size()) return std::ranges::count(kLauncherModules, role.command[i + 1]) > 0;
+    if (i > 0 && !word.starts_with('-')) return false;  // a script: what follows are its arguments
+  }
+  return false;
+}
+
+bool starts_ranks(const RoleSpec& role) { return role.nproc_per_node > 0 && !is_launcher(role); }
+
+// How the job's processes are numbered, from where one task stands.
+struct World {
+  TaskId first;                               // with rank 0
+  std::uint32_t size = 0, before = 0;         // ranks of all tasks, and of those before this one
+  std::uint32_t nodes = 0, nodes_before = 0;  // tasks, likewise
+};
+
+World world_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
+  const auto order = [&](const TaskId& id) { return std::pair(role_rules(spec.framework, id.role).order, std::cref(id)); };
+  const auto comes_before = [&](const TaskId& a, const TaskId& b) {
+    const auto one = order(a), other = order(b);
+    return one.first != other.first ? one.first < other.first : one.second.get() < other.second.get();
+  };
+  World world;
+  for (const auto& entry : cluster.tasks) {
+    const TaskId& id = entry.first;
+    if (!is_rank_role(spec, id.role)) continue;
+    if (world.nodes == 0 || comes_before(id, world.first)) world.first = id;
+    const std::uint32_t ranks = ranks_of_task(spec, id);
+    world.size += ranks;
+    ++world.nodes;
+    if (!comes_before(id, task)) continue;
+    world.before += ranks;
+    ++world.nodes_before;
+  }
+  return world;
+}
+
+void add_ranks(const World& world, std::uint32_t rank, std::uint32_t of_task, Env& env) {
+  env["RANK"] = env["ROLE_RANK"] = std::to_string(world.before + rank);
+  env["LOCAL_RANK"] = std::to_string(rank);
+  env["LOCAL_WORLD_SIZE"] = std::to_string(of_task);
+}
+
+bool is_elastic(const RoleSpec& role) { return role.min_replicas < role.replicas; }
+
+// How many tasks of rank roles the job has: "3", or "1:4" if it may shrink.
+std::string node_range(const JobSpec& spec) {
+  std::uint64_t least = 0, most = 0;
+  for (const auto& [name, role] : spec.roles) {
+    if (!is_rank_role(spec, name)) continue;
+    least += role.min_replicas;
+    most += role.replicas;
+  }
+  return least == most ? std::to_string(most) : std::to_string(least) + ":" + std::to_string(most);
+}
+
+// For a command that is torchrun: any of its options is a variable PET_<OPTION>. Its arguments win.
+void add_torchrun(const JobSpec& spec, const ClusterView& cluster, const RoleSpec& role, const World& world, Env& env) {
+  const TaskAddress& first = cluster.tasks.at(world.first);
+  env["PET_NNODES"] = is_elastic(role) ? node_range(spec) : std::to_string(world.nodes);
+  const std::uint32_t each = role.nproc_per_node > 0 ? role.nproc_per_node : std::max(role.resources.gpus, 1u);
+  env["PET_NPROC_PER_NODE"] = std::to_string(each);
+  if (is_elastic(role)) {
+    env["PET_RDZV_BACKEND"] = "c10d";
+    env["PET_RDZV_ENDPOINT"] = first.text();
+    env["PET_RDZV_ID"] = cluster.job_name + "-" + std::to_string(cluster.generation);
+    if (spec.policy.backoff_limit) env["PET_MAX_RESTARTS"] = std::to_string(*spec.policy.backoff_limit);
+    return;
+  }
+  env["PET_NODE_RANK"] = std::to_string(world.nodes_before);
+  env["PET_MASTER_ADDR"] = first.host;
+  env["PET_MASTER_PORT"] = std::to_string(first.port);
+}
+
+void add_environment(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, Env& env) {
+  const auto role = spec.roles.find(task.role);
+  if (role == spec.roles.end() || !is_rank_role(spec, task.role) || !cluster.tasks.contains(task)) return;
+  const World world = world_of(spec, cluster, task);
+  const TaskAddress& first = cluster.tasks.at(world.first);
+  env["MASTER_ADDR"] = first.host;
+  env["MASTER_PORT"] = std::to_string(first.port);
+  env["WORLD_SIZE"] = env["ROLE_WORLD_SIZE"] = std::to_string(world.size);
+  env["GROUP_RANK"] = std::to_string(world.nodes_before);
+  env["GROUP_WORLD_SIZE"] = std::to_string(world.nodes);
+  env["ROLE_NAME"] = "default";  // torchrun's, which calls its children so whatever they do
+  env["TORCHELASTIC_RESTART_COUNT"] = std::to_string(cluster.generation > 0 ? cluster.generation - 1 : 0);
+  env["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(spec.policy.backoff_limit.value_or(spec.policy.failure_threshold.count));
+  env["TORCHELASTIC_RUN_ID"] = cluster.job_name;
+  // No agent keeps a store beside the ranks: rank 0 opens it.
+  env["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  env["NCCL_ASYNC_ERROR_HANDLING"] = env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
+  const std::uint32_t ranks = ranks_of_task(spec, task);
+  if (ranks > 1) env["OMP_NUM_THREADS"] = "1";
+  add_ranks(world, 0, starts_ranks(role->second) ? ranks : 1, env);
+  if (is_launcher(role->second)) add_torchrun(spec, cluster, role->second, world, env);
+}
+
+void add_rank_environment(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::uint32_t rank, Env& env) {
+  add_ranks(world_of(spec, cluster, task), rank, ranks_of_task(spec, task), env);
+}
+
+void check_pytorch(const JobSpec& spec, std::vector<FileError>& errors) {
+  check_usual_roles(spec, errors);
+  for (const auto& [name, role] : spec.roles) {
+    const std::string path = "spec.roles." + name;
+    if (role_rules(spec.framework, name).serves)
+      errors.push_back({"conflict", "", 0, path, "a pytorch job has no " + name + ": every process is a rank",
+                        "call the role master, which has rank 0, or use framework: generic"});
+    if (role.resources.gpus > 0 && role.nproc_per_node > role.resources.gpus)
+      errors.push_back({"conflict", "", 0, path + ".nprocPerNode",
+                        "is " + std::to_string(role.nproc_per_node) + ", but a task has " + std::to_string(role.resources.gpus) +
+                            (role.resources.gpus == 1 ? " GPU" : " GPUs") + ": two ranks would share one",
+                        "write nprocPerNode: gpu, or ask for more in resources.gpus"});
+  }
+}
+
+void warn_pytorch(const JobSpec& spec, std::vector<std::string>& warnings) {
+  constexpr std::uint64_t kWholeCpu = 1000;
+  for (const auto& [name, role] : spec.roles) {
+    const std::string path = "spec.roles." + name;
+    if (!is_rank_role(spec, name) && !role_rules(spec.framework, name).serves && role_rules(spec.framework, name).ends)
+      warnings.push_back(path + ": its tasks are no ranks, and get neither RANK nor MASTER_ADDR; ranks are those of master and worker");
+    if (role.nproc_per_node > 1 && role.resources.cpu_millis > 0 && role.nproc_per_node * kWholeCpu > role.resources.cpu_millis)
+      warnings.push_back(path + ".nprocPerNode: " + std::to_string(role.nproc_per_node) + " ranks share fewer CPUs (resources.cpus)");
+    if (role.nproc_per_node == 0 && role.resources.gpus > 1 && !is_launcher(role) && is_rank_role(spec, name))
+      warnings.push_back(path + ": each task is one rank with " + std::to_string(role.resources.gpus) +
+                         " GPUs; nprocPerNode: gpu starts one rank for each");
+  }
+}
+
+}  // namespace
+
+const FrameworkRules kPytorch{.roles = kPytorchRoles,
+                              .collective = Collective::always,
+                              .environment = add_environment,
+                              .rank_environment = add_rank_environment,
+                              .starts_ranks = starts_ranks,
+                              .ranks_in_tasks = true,
+                              .check = check_pytorch,
+                              .warn = warn_pytorch};
+
+}  // namespace dtrain::job

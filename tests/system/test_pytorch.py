@@ -1,0 +1,180 @@
+"""PyTorch jobs on three agents: what each rank finds, where its output goes, and what follows a death. The ranks here are small scripts
+that meet as env:// does, so that each death is exact; examples/ddp trains with PyTorch itself."""
+import os
+import re
+import signal
+import textwrap
+import unittest
+
+import harness
+import test_hosts
+from harness import until
+
+# Each rank tells rank 0 at MASTER_ADDR:MASTER_PORT its number in every step, and waits until all have. What it does at which step of
+# which generation is in its arguments: "2:5:1:exit 3" = rank 2, step 5, generation 1.
+GANG = textwrap.dedent("""
+    import os, signal, socket, sys, time
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    generation, steps = int(os.environ["DTRAIN_GENERATION"]), int(sys.argv[1])
+    acts = {tuple(map(int, a.split(":")[:3])): a.split(":")[3] for a in sys.argv[2:]}
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    def out(text): print("rank %d: %s" % (rank, text), flush=True)
+    out("LOCAL_RANK=%(LOCAL_RANK)s LOCAL_WORLD_SIZE=%(LOCAL_WORLD_SIZE)s GROUP_RANK=%(GROUP_RANK)s" % os.environ)
+    if rank == 0:
+        door = socket.create_server(address, backlog=world)
+        others = [door.accept()[0] for _ in range(world - 1)]
+    else:
+        while True:
+            try: others = [socket.create_connection(address)]; break
+            except ConnectionRefusedError: time.sleep(0.01)
+    def wait(link):
+        if not link.recv(1):
+            print("rank %d lost a peer" % rank, file=sys.stderr, flush=True)
+            sys.exit(1)
+    for step in range(steps):
+        act = acts.get((rank, step, generation), "").split()
+        if act[:1] == ["exit"]: print("rank %d gives up" % rank, file=sys.stderr, flush=True); sys.exit(int(act[1]))
+        if act[:1] == ["kill"]: os.kill(os.getpid(), int(act[1]))
+        if act[:1] == ["hang"]:
+            while True: time.sleep(1000)
+        if rank:
+            others[0].send(b"s"); wait(others[0])
+        else:
+            for link in others: wait(link)
+            for link in others: link.send(b"s")
+        if step == 0: out("first step, generation %d" % generation)
+    out("done")
+    """)
+
+
+class Pytorch(test_hosts.Hosts):
+    def gang(self, name, *arguments, steps=10, workers=2, ranks=2, role=None, **spec):
+        script = self.write("gang.py", GANG)
+        role = {"replicas": workers, "nprocPerNode": ranks, "command": ["python3", script, str(steps), *arguments], **(role or {})}
+        return self.write(name + ".json", harness.json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread"}, "roles": {"worker": role}, **spec}}))
+
+    def ended(self, agent, name, state="Succeeded"):
+        def at_end():
+            job = self.job_at(agent, name)
+            return job["state"] in ("Succeeded", "Failed", "Cancelled") and job
+        job = until(at_end, lambda: "the end of %s: %s" % (name, agent.do("describe", "job", name)), seconds=120)
+        self.assertEqual(job["state"], state, agent.do("describe", "job", name))
+        return job
+
+    def test_ranks_meet_and_each_has_its_log(self):
+        agents = self.three()
+        agents[0].do("submit", self.gang("meets"))
+        self.assertEqual(self.ended(agents[0], "meets")["restarts"], 0)
+        whole = agents[1].do("logs", "meets").splitlines()
+        for task in range(2):
+            for local in range(2):
+                rank = 2 * task + local
+                prefix = "worker-%d.%d | rank %d: " % (task, local, rank)
+                self.assertIn(prefix + "LOCAL_RANK=%d LOCAL_WORLD_SIZE=2 GROUP_RANK=%d" % (local, task), whole)
+                self.assertIn(prefix + "done", whole)
+                own = agents[2].do("logs", "meets", "worker-%d" % task, "--rank", str(local)).splitlines()
+                self.assertEqual({line.split(":")[0] for line in own}, {"rank %d" % rank})
+        self.assertIn("worker-1.0 | rank 2: done", agents[0].do("logs", "meets", "worker-1").splitlines())
+        self.assertEqual(agents[0].do("logs", "meets", "worker-1", "--rank", "7"), "")
+
+    def test_a_dead_rank_costs_one_restart_and_is_named(self):
+        agents = self.three()
+        agents[0].do("submit", self.gang("heals", "3:5:1:kill 9", "0:4:2:exit 3"))
+        job = self.ended(agents[0], "heals")
+        self.assertEqual((job["generation"], job["restarts"]), (3, 2))
+        fault = agents[0].ask("describe", "job", "heals")["first_fault"]
+        self.assertEqual((fault["task"], fault["rank"], fault["cause"], fault["generation"]), ("worker-1", 1, "signal SIGKILL", 1), fault)
+        tasks = self.tasks_at(agents[0], "heals")
+        for local in range(2):
+            log = agents[1].do("logs", "heals", "worker-0", "--attempt", "all", "--rank", str(local))
+            self.assertEqual(re.findall(r"first step, generation (\d)", log), ["1", "2", "3"])
+        self.assertEqual({t["attempt"] for t in tasks.values()}, {3})
+
+    def test_the_words_of_the_rank_that_failed_first_are_shown(self):
+        agents = self.three()
+        agents[0].do("submit", self.gang("fails", "2:3:1:exit 7", policy={"placement": "spread", "backoffLimit": 0}))
+        self.ended(agents[0], "fails", "Failed")
+        fault = agents[2].ask("describe", "job", "fails")["first_fault"]
+        self.assertEqual((fault["task"], fault["rank"], fault["stderr_tail"]), ("worker-1", 0, "rank 2 gives up\n"), fault)
+        self.assertRegex(agents[0].do("describe", "job", "fails"), r"First fault: +worker-1, rank 0, on a\d at .*exit code 7")
+
+    def test_ranks_that_are_done_wait_for_nobody(self):
+        agents = self.three()
+        script = "import os, time; r = int(os.environ['RANK']); time.sleep(0.3 * r); print('done', r)"
+        file = self.write("early.json", harness.json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "early"},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread"},
+                     "roles": {"worker": {"replicas": 2, "nprocPerNode": 2, "command": ["python3", "-c", script]}}}}))
+        agents[0].do("submit", file)
+        self.assertEqual(self.ended(agents[0], "early")["restarts"], 0)
+        self.assertEqual(len(re.findall("done", agents[0].do("logs", "early"))), 4)
+
+    def test_a_lost_host_moves_the_gang(self):
+        agents = self.three()
+        agents[0].do("submit", self.gang("moves", "1:1:1:hang", steps=3, role={"antiAffinity": "host"}))
+        tasks = self.running(agents[0], "moves", 2)
+        victim = next(a for a in agents if a.name == tasks["worker-0"]["node"])
+        rest = [a for a in agents if a is not victim]
+        self.kill_host(victim)
+        job = self.ended(rest[0], "moves")
+        self.assertEqual(job["generation"], 2)
+        self.assertNotIn(victim.name, {t["node"] for t in self.tasks_at(rest[0], "moves").values()})
+
+    def test_an_elastic_gang_shrinks(self):
+        agents = self.three()
+        agents[0].do("submit", self.gang("elastic", "0:1:1:hang", workers=3, role={"minReplicas": 2, "antiAffinity": "host"}))
+        tasks = self.running(agents[0], "elastic")
+        victim = next(a for a in agents if a.name == tasks["worker-2"]["node"])
+        rest = [a for a in agents if a is not victim]
+        self.kill_host(victim)
+        self.ended(rest[0], "elastic")
+        self.assertIn("rank 3: done", rest[0].do("logs", "elastic"))
+        self.assertNotIn("rank 5: first step, generation 2", rest[0].do("logs", "elastic", "--attempt", "all"))
+
+    def test_a_stopped_rank_is_noticed_by_its_watchdog(self):
+        agents = self.three()
+        script = textwrap.dedent("""
+            import os, signal, socket, time
+            notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            rank, first = int(os.environ["RANK"]), os.environ["DTRAIN_GENERATION"] == "1"
+            end = time.monotonic() + (1000 if first else 0.5)
+            while time.monotonic() < end:
+                notify.sendto(b"WATCHDOG=1", os.environ["NOTIFY_SOCKET"])
+                time.sleep(0.05)
+                if first and rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
+            """)
+        file = self.write("stops.json", harness.json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "stops"},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread"},
+                     "roles": {"worker": {"replicas": 2, "watchdog": "1s", "command": ["python3", "-c", script]}}}}))
+        agents[0].do("submit", file)
+        job = self.ended(agents[0], "stops")
+        self.assertEqual(job["generation"], 2)
+        fault = agents[0].ask("describe", "job", "stops")["first_fault"]
+        self.assertEqual((fault["task"], fault["cause"]), ("worker-1", "watchdog: silent for 1 s (signal SIGKILL)"), fault)
+
+    def test_a_killed_agent_finds_its_ranks_again(self):
+        agents = self.three()
+        agents[0].do("submit", self.gang("adopted", "0:1:1:hang"))
+        before = self.running(agents[0], "adopted", 2)
+        agents[1].end()
+        agents[1].start()
+        until(lambda: all(a.states() == {"a1": "alive", "a2": "alive", "a3": "alive"} for a in agents), "all to be alive")
+        after = self.running(agents[0], "adopted", 2)
+        self.assertEqual({n: (t["pid"], t["attempt"]) for n, t in after.items()}, {n: (t["pid"], t["attempt"]) for n, t in before.items()})
+        rank = next(pid for pid in harness.processes_of(self.path()) if self.is_rank(pid, "3"))
+        os.kill(rank, signal.SIGKILL)
+        self.assertEqual(self.ended(agents[0], "adopted")["restarts"], 1)
+
+    def is_rank(self, pid, rank):
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                return b"\0RANK=" + rank.encode() + b"\0" in b"\0" + file.read()
+        except OSError:
+            return False
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+// Tasks whose attempts are several processes at once. Real processes on this host.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "agent/proc/launch_file.h"
+#include "agent/proc/log_reader.h"
+#include "common/base/limits.h"
+#include "tests/unit/proc/shim_world.h"
+
+namespace dtrain::proc {
+namespace {
+
+using ::testing::HasSubstr;
+
+static_assert(shim::kMostRanks == limits::kRanksPerTask);
+
+class Ranks : public ShimWorld {
+ protected:
+  Ranks() { use(); }
+  task::ShimSpec ranks(std::uint32_t count, const std::string& script) {
+    task::ShimSpec spec = shell(script);
+    spec.env["R"] = "of all";
+    for (std::uint32_t rank = 0; rank < count; ++rank)
+      spec.ranks.push_back({{"R", std::to_string(rank)}, {"N", std::to_string(100 + rank)}});
+    return spec;
+  }
+  std::string log_of(std::uint32_t rank) {
+    LogFilter filter;
+    filter.rank = rank + 1;
+    LogReader reader(world_->directory(id_), filter);
+    reader.finish();
+    std::string text;
+    for (auto step = reader.step(); step && *step != LogReader::Step::idle; step = reader.step())
+      if (*step == LogReader::Step::segment) {
+        EXPECT_TRUE(reader.read(1 << 20, text));
+      }
+    return text;
+  }
+};
+
+TEST_F(Ranks, EachFindsItsVariablesAndHasALogOfItsOwn) {
+  const task::Exit exit = run(ranks(3, "echo $R $N $DTRAIN_ATTEMPT; echo err $R >&2; env | grep -c ^R="));
+  EXPECT_TRUE(exit.success());
+  EXPECT_EQ(exit.rank, 0u);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    std::vector<std::string> lines;
+    std::istringstream log(log_of(rank));
+    for (std::string line; std::getline(log, line);) lines.push_back(line);
+    const std::string number = std::to_string(rank);
+    EXPECT_THAT(lines, ::testing::UnorderedElementsAre(number + " 10" + number + " 1", "err " + number, "1"));
+  }
+}
+
+TEST_F(Ranks, OneThatIsDoneWaitsForTheOthers) {
+  // Rank 0 waits until the others are gone: if their end were the attempt's, it would be killed.
+  const task::Exit exit =
+      run(ranks(3,
+                "echo $$ > pid$R; [ $R = 0 ] || exit 0; for r in 1 2; do until [ -s pid$r ] && ! kill -0 $(cat pid$r) 2>/dev/null; "
+                "do sleep 0.01; done; done; echo last"));
+  EXPECT_TRUE(exit.success()) << exit.code << " " << exit.signal;
+  EXPECT_EQ(log_of(0), "last\n");
+}
+
+TEST_F(Ranks, TheFirstThatFailsEndsAllAndIsNamed) {
+  const task::Exit exit = run(ranks(4,
+                                    "echo up > up$R; echo words of $R >&2; [ $R = 2 ] || exec sleep 1000; "
+                                    "for r in 0 1 3; do until [ -s up$r ]; do sleep 0.01; done; done; exit 7"));
+  EXPECT_EQ(exit.code, 7);
+  EXPECT_EQ(exit.rank, 3u) << "one more than the rank";
+  EXPECT_EQ(exit.stderr_tail, "words of 2\n");
+  EXPECT_NE(exit.ended, WallTime{});
+  EXPECT_TRUE(world_->marked(id_.text()).empty()) << "the others are gone before the end is reported";
+}
+
+TEST_F(Ranks, DeathBySignalAndTheNextAttempt) {
+  launch(ranks(2, "[ $DTRAIN_ATTEMPT = 2 ] && exit 0; [ $R = 1 ] && kill -9 $$; exec sleep 1000"));
+  const task::Exit first = attempt(1);
+  EXPECT_EQ(first.signal, SIGKILL);
+  EXPECT_EQ(first.rank, 2u);
+  const task::Exit second = attempt(2);
+  EXPECT_TRUE(second.success());
+  EXPECT_EQ(second.rank, 0u);
+}
+
+TEST_F(Ranks, AStopReachesEveryMainProcess) {
+  launch(ranks(3, "trap 'echo stopped; exit 0' TERM; echo up > up$R; while :; do sleep 0.01; done"));
+  world_->runner().start(id_, 1);
+  ASSERT_TRUE(until<node::AttemptStarted>());
+  EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+  ASSERT_TRUE(world_->pump(sink, [&] {
+    return std::ranges::all_of(std::array{"/up0", "/up1", "/up2"},
+                               [&](const char* name) { return read_small_file(world_->work() + name, 16).has_value(); });
+  }));
+  world_->runner().signal({id_, SIGTERM, false, 60s});
+  ASSERT_TRUE(until<node::AttemptExited>());
+  EXPECT_TRUE(last<node::AttemptExited>()->exit.success());
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(log_of(rank), "stopped\n");
+}
+
+TEST_F(Ranks, AProgramThatDoesNotExist) {
+  task::ShimSpec spec = ranks(3, "");
+  spec.argv = {"dtrain-no-such-program"};
+  const task::Exit exit = run(spec);
+  EXPECT_EQ(exit.code, 127);
+  EXPECT_THAT(exit.cause, HasSubstr("could not execute dtrain-no-such-program"));
+}
+
+TEST_F(Ranks, AsManyAsAreAllowed) {
+  launch(ranks(limits::kRanksPerTask,
+               "echo $R; [ $DTRAIN_ATTEMPT = 2 ] || [ $R != 200 ] || exit 3; [ $DTRAIN_ATTEMPT = 2 ] || exec sleep 1000"));
+  EXPECT_EQ(attempt(1).rank, 201u);
+  EXPECT_TRUE(attempt(2).success());
+  for (const std::uint32_t rank : {0u, 100u, limits::kRanksPerTask - 1}) EXPECT_THAT(log_of(rank), HasSubstr(std::to_string(rank) + "\n"));
+}
+
+TEST(LaunchFiles, KeepTheVariablesOfRanks) {
+  LaunchFile launch;
+  launch.argv = {"a"};
+  launch.ranks = {{{"RANK", "0"}, {"X", "y=z"}}, {{"RANK", "1"}, {"X", ""}}};
+  const auto bytes = encode_launch(launch);
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(decode_launch(*bytes)->ranks, launch.ranks);
+  launch.ranks[1].erase("X");
+  EXPECT_FALSE(encode_launch(launch)) << "different variables";
+  launch.ranks.assign(limits::kRanksPerTask + 1, {{"RANK", "0"}});
+  EXPECT_FALSE(encode_launch(launch)) << "too many";
+}
+
+}  // namespace
+}  // namespace dtrain::proc
