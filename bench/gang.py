@@ -102,9 +102,11 @@ class Ours(Side):
 class Torchrun(Side):
     def __init__(self, bench, name, script, ranks):
         super().__init__(bench, name, script)
+        # PyTorch 1.13 fails under Python 3.11 with every value of these two options, its default too, that names not 1, 2 or a mapping.
+        outputs = ["--redirects", "0:1", "--tee", "0:1", "--log_dir", bench.path("torchrun-logs")]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--max_restarts", "1000",
-             "--monitor_interval", "0.1", "--master_port", "29511", self.script, self.directory],
+            ["/usr/bin/python3", "-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--max_restarts", "1000",
+             "--monitor_interval", "0.1", "--master_port", "29511", *outputs, self.script, self.directory],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=bench.top, start_new_session=True)
 
     def end(self, kills):

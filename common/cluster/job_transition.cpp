@@ -137,13 +137,13 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
 }
 
 // When one rank dies, the others fail too, within milliseconds, and may be reported first. So the first fault is the one that came first by
-// the clocks of the hosts, even if the job is being halted because of another.
+// the clocks of the hosts, even if the job is being halted because of another. Before version 3 no exit has a time.
 void JobTransition::note_earlier_fault(const TaskRecord& task, const TaskObservation& seen) {
   auto& known = job_.first_fault;
   const bool first = known && known->generation == job_.generation && known->exit.ended != WallTime{} && seen.exit->ended != WallTime{} &&
                      seen.exit->ended < known->exit.ended;
   const bool ordered = seen.on_request || seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt;
-  if (!first || ordered || ledger_.state_.version < 3) return;
+  if (!first || ordered) return;
   known = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 

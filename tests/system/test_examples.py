@@ -1,6 +1,9 @@
 """Every example runs as it is; digits also under kills, to the accuracy that its README promises."""
 import glob
 import os
+import re
+import socket
+import subprocess
 import unittest
 
 from harness import PATIENCE, SOURCE, SystemTest, main, until
@@ -14,7 +17,7 @@ class Examples(SystemTest):
 
     def test_all_have_a_test(self):
         self.assertEqual({os.path.basename(os.path.dirname(path)) for path in glob.glob(os.path.join(SOURCE, "examples", "*", "job.yaml"))},
-                         {"digits", "generic-ps", "hello"})
+                         {"ddp", "digits", "generic-ps", "hello"})
 
     def test_hello(self):
         done = self.agent.ctl("run", self.example("hello"))
@@ -25,6 +28,37 @@ class Examples(SystemTest):
         done = self.agent.ctl("run", self.example("generic-ps"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("the sum reached 20", done.stdout)
+
+    def by_hand(self, ranks, *arguments):
+        """The losses that the ranks print when they are started as torchrun starts them."""
+        with socket.socket() as free:
+            free.bind((self.ip, 0))
+            port = str(free.getsockname()[1])
+        processes = [subprocess.Popen(["/usr/bin/python3", "train.py", "--checkpoints", self.path("by-hand"), *arguments],
+                                      cwd=os.path.dirname(self.example("ddp")), stdout=subprocess.PIPE, text=True,
+                                      env=dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR=self.ip, MASTER_PORT=port,
+                                               OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1"))
+                     for rank in range(ranks)]
+        return [re.findall(r"loss=\S+", process.communicate(timeout=SLOW)[0]) for process in processes]
+
+    def test_ddp_heals_and_ends_with_the_loss_of_a_run_by_hand(self):
+        steps, every = "--steps=200", "--save-every=20"
+        (expected,), *others = self.by_hand(4, steps, every)
+        self.assertEqual(others, [[expected]] * 3, "the ranks agree")
+        checkpoints = self.path("checkpoints")
+        self.agent.do("submit", "--set", "spec.checkpoint.dir=" + checkpoints,
+                      "--set", "spec.roles.worker.command.2=" + steps, "--set", "spec.roles.worker.command.3=" + every, self.example("ddp"))
+        self.wait_job("ddp", "Running", SLOW)
+        until(lambda: "step_000040.pt" in os.listdir(checkpoints), "two checkpoints", SLOW)
+        self.kill_task("ddp", "worker-1")
+        job = self.wait_job("ddp", "Succeeded", SLOW)
+        self.assertEqual((job["generation"], job["restarts"]), (2, 1))
+        log = self.agent.do("logs", "ddp")
+        self.assertEqual(log.count(expected), 4, log)
+        begun = [int(step) for step in re.findall(r"rank \d of 4 begins at step (\d+)", log)]
+        self.assertEqual(len(begun), 4)
+        self.assertGreaterEqual(min(begun), 40, "they went on from a checkpoint")
+        self.assertEqual(len(set(begun)), 1)
 
     def test_digits_heals(self):
         self.agent.do("submit", "--set", "spec.checkpoint.dir=" + self.path("checkpoints"), self.example("digits"))

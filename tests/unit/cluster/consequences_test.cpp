@@ -73,6 +73,27 @@ TEST_F(Consequences, RollingRebootsOfAPsHostNeverFailTheJob) {
   }
 }
 
+// A rank's sibling may be reported first, and what follows from the halt is no fault at all.
+TEST_F(Consequences, TheFirstFaultIsTheFirstByTime) {
+  apply(CommandType::raise_version, RaiseVersion{kNewestVersion});
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  const auto died_at = [&](const TaskId& task, std::int64_t ms) {
+    TaskObservation o = died(id, task, TaskState::failed, 0, 1);
+    o.exit->ended = WallTime(std::chrono::milliseconds(ms));
+    return o;
+  };
+  report({died_at(kChief, 2000)});
+  ASSERT_EQ(job(id).state, JobState::recovering);
+  report_of_n2({died_at(kPs, 1000)});
+  EXPECT_EQ(job(id).first_fault->task, kPs);
+  TaskObservation halted = died_at(kWorker, 500);
+  halted.on_request = true;
+  report({halted});
+  EXPECT_EQ(job(id).first_fault->task, kPs) << "that end was ordered";
+  EXPECT_EQ(job(id).budget_spent, 1u);
+}
+
 TEST_F(Consequences, WhatFailsAfterwardsIsOneToo) {
   const JobId id = submit(spec());
   begin_on_two(id);
