@@ -56,7 +56,6 @@ TEST_F(CheckpointsTest, FilesInNoKnownFormatAreSaid) {
 // Older programs could not read of it, and would stop there. And what may be something else of the user's is never removed.
 TEST_F(CheckpointsTest, FormatThatCameLaterIsFoundOnceAllProgramsKnowIt) {
   keep = 1;
-  shared = true;
   ASSERT_NO_FATAL_FAILURE(submit());
   const auto torch = [](std::int64_t step, std::uint64_t place, const std::string& name) {
     transfer::CheckpointInfo info = checkpoint(step, place);
