@@ -68,7 +68,7 @@ class Change {
     auto opened = open_directory(place_of_files(info_).directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
-    auto content = read_beneath(directory_, contents_, format_.contents_bytes);
+    auto content = read_contents(directory_, format_, base_);
     if (!content) {
       // Contents that cannot be read can still be moved away; they were never found readable.
       if (content.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(content.error());

@@ -50,7 +50,9 @@ Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& 
   auto directory = open_directory(place.directory);
   if (!directory) return could_not(directory.error().code, directory.error().message);
   source.directory_ = std::move(*directory);
-  const auto content = read_beneath(source.directory_, format.contents_name(place.base), format.contents_bytes);
+  const auto content = read_contents(source.directory_, format, place.base);
+  if (!content && format.table != nullptr && (content.error().code == ErrorCode::damaged || content.error().code == ErrorCode::refused))
+    return could_not(ErrorCode::not_found, "what is there now is not whole: " + content.error().message);  // it was when it was found
   if (!content) return could_not(content.error().code, content.error().message);
   if (transfer::blake2b_hex(content->bytes) != info.digest) return could_not(ErrorCode::not_found, "another one has its name");
   auto names = names_of(format, content->bytes, place.base);
@@ -212,8 +214,10 @@ Status CheckpointTarget::write(std::string_view bytes) {
 
 // Otherwise a source could put files into the user's directory that no digest covers.
 Status CheckpointTarget::check_names() const {
-  const auto content = read_beneath(temporary_directory_, files_.front().name, format_.contents_bytes);
-  if (!content) return content.error().code == ErrorCode::damaged ? damaged(content.error().message) : failed_here(content.error());
+  const auto content = read_contents(temporary_directory_, format_, base_);
+  if (!content)
+    return content.error().code == ErrorCode::damaged || content.error().code == ErrorCode::refused ? damaged(content.error().message)
+                                                                                                    : failed_here(content.error());
   const auto names = names_of(format_, content->bytes, base_);
   if (!names) return damaged(names.error().message);
   const std::set<std::string_view> named(names->begin(), names->end());
@@ -228,6 +232,7 @@ Result<bool> CheckpointTarget::finish(std::uint64_t budget) {
     if (left_ != 0 || next_ != files_.size()) return damaged("fewer bytes came than it has");
     if (Status right = check_names(); !right) return fail(right.error());
     transfer::CheckpointInfo copy = info_;
+    copy.place = 0;  // of these files nothing is known
     copy.path = home_ + "/" + temporary_ + (format_.directory ? "" : "/" + base_);
     auto begun = Verification::begin(copy);
     if (!begun && begun.error().code == ErrorCode::io) return failed_here(begun.error());

@@ -55,6 +55,47 @@ Result<FileFacts> facts_at(const UniqueFd& parent, const std::string& name, cons
   return to_facts(st);
 }
 
+// A format sees regular files of one directory, and no more bytes of them than it may have for its table.
+class FilesOfDirectory : public transfer::FileAccess {
+ public:
+  FilesOfDirectory(const UniqueFd& directory, std::size_t most) : directory_(directory), left_(most) {}
+
+  Result<std::vector<std::string>> names() override { return list_names(directory_); }
+
+  Result<std::uint64_t> size(const std::string& name) override {
+    if (auto opened = open(name); !opened) return fail(opened.error());
+    const auto facts = facts_of(file_);
+    if (!facts) return fail(facts.error());
+    return facts->size;
+  }
+
+  Result<std::string> read(const std::string& name, std::uint64_t offset, std::uint64_t size) override {
+    if (auto opened = open(name); !opened) return fail(opened.error());
+    if (size > left_) return fail(ErrorCode::damaged, "its table of contents is too large");
+    left_ -= size;
+    std::string bytes(static_cast<std::size_t>(size), '\0');
+    const auto have = read_at(file_, offset, bytes.data(), bytes.size());
+    if (!have) return fail(have.error());
+    if (*have < bytes.size()) return fail(ErrorCode::unavailable, name + " became shorter while it was read");
+    return bytes;
+  }
+
+ private:
+  Status open(const std::string& name) {
+    if (file_ && name == name_) return {};
+    auto file = open_file_beneath(directory_, name);
+    if (!file) return fail(file.error());
+    file_ = std::move(*file);
+    name_ = name;
+    return {};
+  }
+
+  const UniqueFd& directory_;
+  std::uint64_t left_;
+  UniqueFd file_;
+  std::string name_;  // of file_
+};
+
 }  // namespace
 
 Error system_error(std::string_view path, int error_number) {
@@ -155,6 +196,26 @@ Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& r
   if (!have) return fail(have.error());
   content.bytes.resize(*have);
   return content;
+}
+
+Result<FileContent> read_contents(const UniqueFd& directory, const transfer::Format& format, const std::string& base) {
+  const std::string name = format.contents_name(base);
+  if (format.table == nullptr) return read_beneath(directory, name, format.contents_bytes);
+  const auto file = open_file_beneath(directory, name);
+  if (!file) return fail(file.error());
+  const auto before = facts_of(*file);
+  if (!before) return fail(before.error());
+  FilesOfDirectory files(directory, format.contents_bytes);
+  auto table = format.table(files, base);
+  if (!table) return fail(table.error());
+  const auto after = facts_beneath(directory, name);
+  if (!after) return fail(after.error());
+  if (*after != *before) return fail(ErrorCode::unavailable, name + " changed while it was read");
+  return FileContent{std::move(*table), *after};
+}
+
+std::uint64_t place_of(const FileFacts& facts) {
+  return ((facts.inode * 0x9e3779b97f4a7c15ull) ^ static_cast<std::uint64_t>(facts.changed_ns)) | 1;
 }
 
 // Some file systems cannot guarantee that in one step: then the name is looked up first.

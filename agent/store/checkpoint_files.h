@@ -43,6 +43,13 @@ struct FileContent {
 };
 Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& relative, std::size_t limit);
 
+// The table of contents of a checkpoint, and the facts of the file that it is in. Errors also as of transfer::Format::table; unavailable:
+// that file changed meanwhile.
+Result<FileContent> read_contents(const UniqueFd& directory, const transfer::Format& format, const std::string& base);
+
+// The same number on every host that sees this file, and another wherever there is a copy, or once it was written anew. Never 0.
+std::uint64_t place_of(const FileFacts& facts);
+
 // Up to `size` bytes at `offset`, fewer only at the end of the file. Retries what a signal interrupted.
 Result<std::size_t> read_at(const UniqueFd& file, std::uint64_t offset, char* to, std::size_t size);
 

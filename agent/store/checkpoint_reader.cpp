@@ -23,11 +23,6 @@ void add_to_stamp(Candidate& candidate, const std::string& name, const FileFacts
   candidate.changed_ns = std::max(candidate.changed_ns, facts.changed_ns);
 }
 
-// The same number on every host that sees this directory, and another wherever there is a copy. Never 0.
-std::uint64_t place_of(const FileFacts& facts) {
-  return ((facts.inode * 0x9e3779b97f4a7c15ull) ^ static_cast<std::uint64_t>(facts.changed_ns)) | 1;
-}
-
 // Adds one file that must have `size` bytes, or at least so many. The first problem becomes the defect.
 void expect_file(Candidate& candidate, const UniqueFd& directory, const std::string& name, std::uint64_t size, bool exactly) {
   const auto facts = facts_beneath(directory, name);
@@ -45,18 +40,28 @@ void expect_file(Candidate& candidate, const UniqueFd& directory, const std::str
   if (candidate.info.defect.empty()) candidate.info.defect = std::move(defect);
 }
 
-// The checkpoint `base` in `directory`, or `directory` itself. nullopt: it vanished, or, if not found `surely`,
-// belongs to another program.
-std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path, bool surely) {
+// The checkpoint `base` in `directory`, or `directory` itself. nullopt: it vanished, or belongs to another program: if not found `surely`,
+// or if its format refuses it, which `refused` then has the reason of.
+std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path, bool surely,
+                                 std::string* refused = nullptr) {
   const Format& format = transfer::format_of(id);
   Candidate candidate;
   candidate.info.format = id;
   candidate.info.path = path;
   candidate.info.step = format.step_of(base);
   const std::string name = format.contents_name(base);
-  const auto content = read_beneath(directory, name, format.contents_bytes);
+  // A format that reads stretches of files knows its own. What it refuses is never listed as incomplete, since that may be moved away.
+  const auto is_refused = [&](const Error& e) {
+    const bool none = format.table != nullptr && e.code == ErrorCode::refused;
+    if (none && refused != nullptr) *refused = name + ": " + e.message;
+    return none;
+  };
+  const auto content = read_contents(directory, format, base);
   if (!content) {
-    if (content.error().code == ErrorCode::not_found || !surely) return std::nullopt;
+    const auto facts = facts_beneath(directory, name);
+    const bool own = surely || (format.table != nullptr && facts && facts->kind == FileFacts::Kind::regular);
+    if (content.error().code == ErrorCode::not_found || !own || is_refused(content.error())) return std::nullopt;
+    if (format.table != nullptr && facts) add_to_stamp(candidate, name, *facts);
     candidate.info.defect = content.error().message;
     return candidate;
   }
@@ -67,6 +72,7 @@ std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const s
   candidate.info.digest = transfer::blake2b_hex(content->bytes);
   const auto contents = format.parse(content->bytes, base);
   if (!contents) {
+    if (is_refused(contents.error())) return std::nullopt;
     candidate.info.defect = name + ": " + contents.error().message;
     return candidate;
   }
@@ -82,7 +88,11 @@ class Scan {
   Scan(const UniqueFd& directory, std::string path, std::vector<std::string> names)
       : directory_(directory), path_(std::move(path)), names_(std::move(names)) {}
 
-  Status find(FormatId id) { return transfer::format_of(id).directory ? find_directories(id) : find_files(id); }
+  Status find(FormatId id, bool by_name) {
+    const Format& format = transfer::format_of(id);
+    const auto wanted = [&](const std::string& base) { return !by_name || format.named_clearly(base); };
+    return format.directory ? find_directories(id, wanted) : find_files(id, wanted);
+  }
 
   std::vector<Candidate> take() {
     transfer::sort_newest_first(candidates_);
@@ -100,12 +110,12 @@ class Scan {
     return {};
   }
 
-  Status find_directories(FormatId id) {
+  Status find_directories(FormatId id, const auto& wanted) {
     const std::string contents = transfer::format_of(id).contents_name(split_path(path_).second);
-    if (has(contents))
+    if (has(contents))  // whatever its name: the user named this directory
       if (auto added = add(look_at(id, directory_, split_path(path_).second, path_, true)); !added) return added;
     for (const auto& name : names_) {
-      if (transfer::is_ignored_name(name)) continue;
+      if (transfer::is_ignored_name(name) || !wanted(name)) continue;
       const auto child = open_directory_at(directory_, name);  // fails for anything but a directory
       if (!child) continue;
       if (!facts_beneath(*child, transfer::format_of(id).contents_name(name))) continue;
@@ -114,10 +124,11 @@ class Scan {
     return {};
   }
 
-  Status find_files(FormatId id) {
+  Status find_files(FormatId id, const auto& wanted) {
     const Format& format = transfer::format_of(id);
     for (const auto& found : format.find(names_))
-      if (auto added = add(look_at(id, directory_, found.base, inside(found.base), found.surely)); !added) return added;
+      if (wanted(found.base))
+        if (auto added = add(look_at(id, directory_, found.base, inside(found.base), found.surely)); !added) return added;
     // Scripts may keep checkpoints in directories below; the hint then says where.
     const std::string hint(format.hint != nullptr ? format.hint->name : "");
     if (!has(hint)) return {};
@@ -148,16 +159,17 @@ std::vector<FormatId> formats_of(const job::CheckpointSpec& spec) {
   return ids;
 }
 
-// spec.dir may be the beginning of a checkpoint's file names.
-std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path) {
+// spec.dir may be a checkpoint of one file, or the beginning of a checkpoint's file names.
+std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path, std::string* refused = nullptr) {
   const auto [parent, base] = split_path(path);
   const auto directory = open_directory(parent);
   std::vector<Candidate> found;
   if (!directory) return found;
   for (const FormatId id : formats_of(spec)) {
     const Format& format = transfer::format_of(id);
-    if (format.directory || !facts_beneath(*directory, format.contents_name(base))) continue;
-    if (auto candidate = look_at(id, *directory, base, path, true)) found.push_back(std::move(*candidate));
+    const std::string contents = format.contents_name(base);
+    if (format.directory || format.base_of(contents) != base || !facts_beneath(*directory, contents)) continue;
+    if (auto candidate = look_at(id, *directory, base, path, true, refused)) found.push_back(std::move(*candidate));
   }
   return found;
 }
@@ -174,13 +186,18 @@ std::string of_all_formats(std::string (*say)(const Format&), const char* betwee
 Result<std::vector<Candidate>> look(const job::CheckpointSpec& spec) {
   const std::string path = without_trailing_slashes(spec.dir);
   const auto directory = open_directory(path);
-  if (!directory && directory.error().code == ErrorCode::not_found) return look_at_one(spec, path);
-  if (!directory) return could_not_scan(path, directory.error());
+  if (!directory) {
+    auto one = look_at_one(spec, path);
+    if (!one.empty() || directory.error().code == ErrorCode::not_found) return one;
+    return could_not_scan(path, directory.error());
+  }
   auto names = list_names(*directory);
   if (!names) return could_not_scan(path, names.error());
   Scan scan(*directory, path, std::move(*names));
+  const bool by_auto = spec.format == job::CheckpointFormat{};
   for (const FormatId id : formats_of(spec))
-    if (auto found = scan.find(id); !found) return could_not_scan(path, found.error());
+    if (by_auto && !transfer::format_of(id).by_auto) continue;
+    else if (auto found = scan.find(id, by_auto); !found) return could_not_scan(path, found.error());
   return scan.take();
 }
 
@@ -220,7 +237,7 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   if (count == 0) return "";
   return std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir +
          ", in no format that is known here, so that nothing is restored from them; known are " +
-         of_all_formats([](const Format& f) { return std::string(f.name) + " (" + std::string(f.seen_as) + ")"; }, " and ");
+         of_all_formats([](const Format& f) { return std::string(f.name) + " (" + std::string(f.seen_as) + ")"; }, ", ");
 }
 
 Result<std::vector<PathReport>> verify_path(const std::string& path) {
@@ -238,6 +255,11 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
   job::CheckpointSpec spec;
   spec.dir = target;
   const auto found = scan(spec);
+  if (!found || found->empty()) {
+    std::string refused;
+    (void)look_at_one(spec, target, &refused);
+    if (!refused.empty()) return fail(ErrorCode::refused, "could not verify " + path + ": " + refused);
+  }
   if (!found) return fail(found.error());
   if (found->empty())
     return fail(ErrorCode::not_found, "could not verify " + path + ": no checkpoint is there",

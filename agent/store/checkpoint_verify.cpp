@@ -24,6 +24,7 @@ class Verification::Impl {
     const auto bytes = read_table_of_contents();
     if (!bytes) return fail(bytes.error());
     auto contents = format_.parse(*bytes, place_.base);
+    if (!contents && written_anew()) return changed_since_found();
     if (!contents) return no(contents.error().code, contents_name() + ": " + contents.error().message, contents.error().next);
     contents_ = std::move(*contents);
     // Files without any part must exist all the same.
@@ -34,8 +35,8 @@ class Verification::Impl {
       if (facts->kind != FileFacts::Kind::regular) return no(ErrorCode::damaged, file.name + " is not a regular file");
       if (facts->size < file.size) return no(ErrorCode::damaged, file.name + " is cut short");
     }
-    if (!replaced_) return {};
-    return no(ErrorCode::unavailable, "it was replaced since it was found", "scan again");
+    if (replaced_) return changed_since_found();
+    return {};
   }
 
   Result<bool> advance(std::uint64_t budget) {
@@ -48,9 +49,9 @@ class Verification::Impl {
         if (auto begun = begin_part(); !begun) return fail(begun.error());
         budget -= std::min(budget, kPartCost);
       }
-      const auto used = read_some(std::min<std::uint64_t>(budget, part_left_));
+      const auto used = read_some(std::min<std::uint64_t>(budget / part_.cost + 1, part_left_));
       if (!used) return fail(used.error());
-      budget -= *used;
+      budget -= std::min(budget, *used * part_.cost);
       if (part_left_ > 0) continue;
       if (auto ended = end_part(); !ended) return fail(ended.error());
     }
@@ -66,14 +67,26 @@ class Verification::Impl {
     return no(ErrorCode::unavailable, file_name_ + " changed while it was read", "look again when its writer is done");
   }
 
+  tl::unexpected<Error> changed_since_found() const {
+    return no(ErrorCode::unavailable, "it was replaced since it was found", "scan again");
+  }
+
+  // Some scripts write a checkpoint of one file anew in place: until they are done it is not damaged, but not there.
+  bool written_anew() const {
+    if (format_.table == nullptr || info_.place == 0) return false;
+    const auto facts = facts_beneath(directory_, contents_name());
+    return facts && place_of(*facts) != info_.place;
+  }
+
   std::string contents_name() const { return format_.contents_name(place_.base); }
 
   Result<std::string> read_table_of_contents() {
     auto opened = open_directory(place_.directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
-    auto content = read_beneath(directory_, contents_name(), format_.contents_bytes);
-    if (!content) return no(content.error());
+    auto content = read_contents(directory_, format_, place_.base);
+    if (!content) return written_anew() ? changed_since_found() : no(content.error());
+    contents_facts_ = content->facts;
     // This file was damaged since the scan, or there is another checkpoint of the same name: the latter if it parses.
     replaced_ = !info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest;
     return std::move(content->bytes);
@@ -108,6 +121,7 @@ class Verification::Impl {
     file_name_ = name;
     opened_ = *facts;
     window_size_ = 0;
+    if (format_.table != nullptr && name == contents_name() && opened_ != contents_facts_) return changed();
     const bool short_file = facts->size < position_ + part_left_;
     const bool wrong_size = part_.whole && facts->size != part_left_;
     if (short_file || wrong_size)
@@ -158,6 +172,7 @@ class Verification::Impl {
   const FilesPlace place_ = place_of_files(info_);
   UniqueFd directory_;
   std::unique_ptr<transfer::Contents> contents_;
+  FileFacts contents_facts_;  // when its table was read
   bool replaced_ = false;
 
   std::size_t next_part_ = 0;  // such as a file of a manifest, a tensor of a bundle

@@ -110,6 +110,9 @@ struct RoleSpec {
 // The formats that are looked for, as stored and sent: 0 for all, else one more than the number of the only one. Words: names.h.
 enum class CheckpointFormat : unsigned char {};
 CheckpointFormat enum_last(CheckpointFormat);
+constexpr std::uint32_t since_version(CheckpointFormat format) {
+  return format == CheckpointFormat{} ? 1 : since_version(transfer::FormatId(static_cast<unsigned>(format) - 1));
+}
 constexpr CheckpointFormat only(transfer::FormatId format) { return CheckpointFormat(static_cast<unsigned>(format) + 1); }
 
 struct CheckpointSpec {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/node/host_capacities.h"
+#include "common/transfer/format.h"
 
 namespace dtrain::node {
 namespace {
@@ -197,12 +198,14 @@ void CheckpointWatch::verified(const CheckpointVerified& e) {
 }
 
 // checkpoint.keep: the newest verified ones stay, and so does the one that tasks may still read from. A checkpoint
-// that was left behind, or that only lost hosts have, counts for nothing; one outside the job's directory is not
-// dtrain's to delete.
+// that was left behind, or that only lost hosts have, counts for nothing; one outside the job's directory, or whose name
+// does not say that it is a checkpoint, is not dtrain's to delete.
 void CheckpointWatch::delete_surplus(const JobRecord& job, Job& soft) {
   std::vector<const CheckpointRecord*> good;
   for (const auto& r : job.checkpoints)
-    if (r.state == CheckpointState::verified && transfer::is_in(r.info, job.spec.checkpoint->dir) && counts(job, r)) good.push_back(&r);
+    if (r.state == CheckpointState::verified && transfer::is_in(r.info, job.spec.checkpoint->dir) && counts(job, r) &&
+        transfer::may_be_removed(r.info))
+      good.push_back(&r);
   const std::size_t keep = job.spec.checkpoint->keep;
   if (good.size() <= keep) return;
   std::ranges::stable_sort(good, [](const auto* a, const auto* b) { return a->info.step > b->info.step; });

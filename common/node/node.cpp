@@ -225,7 +225,14 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const JobFilesRemoved& e) { n.tasks.files_removed(e); }
     void operator()(const Notified& e) { n.tasks.notified(e); }
     void operator()(const CheckpointsScanned& e) {
-      if (Part* part = n.asker_of(e.token)) part->scanned(e);
+      Part* part = n.asker_of(e.token);
+      if (part == nullptr) return;
+      // Programs that do not know a format could not read of it: it is found once all of them do.
+      const auto too_new = [this](const transfer::CheckpointInfo& info) { return wire::needed_version(info) > n.c.ledger.state().version; };
+      if (!e.found || std::ranges::none_of(*e.found, too_new)) return part->scanned(e);
+      CheckpointsScanned known = e;
+      std::erase_if(*known.found, too_new);
+      part->scanned(known);
     }
     void operator()(const CheckpointVerified& e) {
       if (Part* part = n.asker_of(e.token)) part->verified(e);

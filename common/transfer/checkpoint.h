@@ -14,16 +14,18 @@ namespace dtrain::transfer {
 // A format's index in the table (formats.cpp), as it is stored and sent. format.h has the format's rules.
 enum class FormatId : unsigned char {};
 FormatId enum_last(FormatId);
+// The version of the ledger that a checkpoint of this format needs (docs/upgrading.md).
+constexpr std::uint32_t since_version(FormatId format) { return static_cast<unsigned>(format) > 1 ? 3 : 1; }
 
 // One candidate found under checkpoint.dir.
 struct CheckpointInfo {
   FormatId format{};
-  std::string path;  // the value for DTRAIN_RESTORE_FROM: a directory, or a TensorFlow prefix
+  std::string path;  // the value for DTRAIN_RESTORE_FROM: a directory, a file, or a TensorFlow prefix
   std::int64_t step = 0;
   bool complete = false;  // the shallow check held: index or manifest parses, every file has its size
   std::string defect;     // why not, when not complete
   std::uint64_t bytes = 0;
-  std::string digest;       // BLAKE2b-256 hex over the manifest or index bytes: identity of this content
+  std::string digest;       // BLAKE2b-256 hex over the table of contents: identity of this content
   std::uint64_t place = 0;  // identifies these very files: hosts that see the same directory get the same number; 0: not known
   template <class V>
   void fields(V& v) {

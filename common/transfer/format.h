@@ -21,7 +21,8 @@ namespace dtrain::transfer {
 struct Part {
   std::string file;
   std::uint64_t offset = 0, size = 0;
-  bool whole = false;  // the file has no other bytes
+  bool whole = false;      // the file has no other bytes
+  std::uint64_t cost = 1;  // the work for each byte, next to that of a checksum: more if it is unpacked
 };
 
 // Checks one part's bytes as they stream by, once.
@@ -30,6 +31,16 @@ class PartCheck {
   virtual ~PartCheck() = default;
   virtual void feed(std::string_view bytes) = 0;
   virtual bool finish() = 0;
+};
+
+// The files in the directory of a checkpoint, as far as a format may look at them for its table. Together no more than its
+// `contents_bytes` are read. Errors: not_found; damaged (no regular file, or too much was asked for); io; unavailable (it became shorter).
+class FileAccess {
+ public:
+  virtual ~FileAccess() = default;
+  virtual Result<std::vector<std::string>> names() = 0;  // sorted, of everything that is there
+  virtual Result<std::uint64_t> size(const std::string& name) = 0;
+  virtual Result<std::string> read(const std::string& name, std::uint64_t offset, std::uint64_t size) = 0;  // so many, or an Error
 };
 
 // The files of one checkpoint, by its table of contents: the one file that is written last.
@@ -42,7 +53,7 @@ class Contents {
   };
   virtual ~Contents() = default;
   std::int64_t step = 0;
-  std::vector<File> files;  // all others
+  std::vector<File> files;  // all others: none if one file is the whole checkpoint
 
   // The parts that the deep check reads; parts of one file follow each other. A file that is not `exactly` of a size
   // is looked at separately.
@@ -81,10 +92,19 @@ struct Format {
   std::string_view named_as;
   bool directory;
   std::string (*contents_name)(std::string_view base);
-  std::size_t contents_bytes;                                                                 // larger: refused unread
-  Result<std::unique_ptr<Contents>> (*parse)(std::string_view bytes, std::string_view base);  // Error: the cause alone
+  std::size_t contents_bytes;  // larger: refused unread
+  // Errors: the cause alone. damaged: it is of this format, and wrong or cut. refused: a variant that is not supported.
+  Result<std::unique_ptr<Contents>> (*parse)(std::string_view bytes, std::string_view base);
   // True if a file of this name may belong to the checkpoint, the contents included.
   bool (*is_file_of)(std::string_view file_name, std::string_view base);
+
+  // For formats whose table is not all of the contents file, but a stretch of it, or gathered from several files: reads that. The result is
+  // what `parse` is given, and the identity of the checkpoint. Errors as of `parse`; refused: not of this format at all.
+  Result<std::string> (*table)(FileAccess& files, std::string_view base) = nullptr;
+  bool by_auto = true;  // `format: auto` looks for it, too: not where other programs write such files beside their checkpoints
+  // True if the name alone says that this is a checkpoint. With `format: auto` only such are looked for, and `keep` removes only such:
+  // other files of the user may have the same ending.
+  bool (*named_clearly)(std::string_view base) = [](std::string_view) { return true; };
 
   // For formats without a directory: the possible checkpoints in a directory that holds these names, sorted.
   std::vector<Found> (*find)(const std::vector<std::string>& names) = [](const auto&) { return std::vector<Found>{}; };
@@ -95,6 +115,9 @@ struct Format {
   std::string (*optional_file)(std::string_view base) = [](std::string_view) { return std::string(); };
   const Hint* hint = nullptr;
 };
+
+// True if checkpoint.keep may remove it: nothing that could be something else of the user's.
+bool may_be_removed(const CheckpointInfo& info);
 
 std::span<const Format* const> formats();  // in the order of their numbers
 const Format& format_of(FormatId id);

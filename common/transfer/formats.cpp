@@ -5,13 +5,14 @@
 
 namespace dtrain::transfer {
 
-extern const Format kManifestFormat, kTensorflowFormat;
+extern const Format kManifestFormat, kTensorflowFormat, kTorchFormat, kSafetensorsFormat, kHuggingfaceFormat, kTorchDistributedFormat,
+    kNumpyFormat, kKerasFormat;
 
 namespace {
 
 constexpr std::array kFormats{
-    &kManifestFormat,
-    &kTensorflowFormat,
+    &kManifestFormat,    &kTensorflowFormat,       &kTorchFormat, &kSafetensorsFormat,
+    &kHuggingfaceFormat, &kTorchDistributedFormat, &kNumpyFormat, &kKerasFormat,
 };
 
 }  // namespace
@@ -19,6 +20,10 @@ constexpr std::array kFormats{
 std::span<const Format* const> formats() { return kFormats; }
 
 const Format& format_of(FormatId id) { return *kFormats.at(static_cast<std::size_t>(id)); }
+
+bool may_be_removed(const CheckpointInfo& info) {
+  return format_of(info.format).named_clearly(std::string_view(info.path).substr(info.path.rfind('/') + 1));
+}
 
 FormatId enum_last(FormatId) { return FormatId{kFormats.size() - 1}; }
 

@@ -1,10 +1,12 @@
 // Files that a job's owner wrote into checkpoint.dir: the first byte chooses the reader.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "common/base/check.h"
 #include "common/transfer/crc32c.h"
+#include "common/transfer/format.h"
 #include "common/transfer/leveldb_table.h"
 #include "common/transfer/manifest.h"
 #include "common/transfer/tf_bundle.h"
@@ -88,12 +90,63 @@ void check_entry(std::string_view input) {
   CHECK(whole.finish() == bytewise.finish());
 }
 
+// A directory whose only file is the input, under any name.
+class OneFile : public FileAccess {
+ public:
+  explicit OneFile(std::string_view bytes) : bytes_(bytes) {}
+  Result<std::vector<std::string>> names() override { return std::vector<std::string>{"model.safetensors", "trainer_state.json"}; }
+  Result<std::uint64_t> size(const std::string&) override { return bytes_.size(); }
+  Result<std::string> read(const std::string&, std::uint64_t offset, std::uint64_t size) override {
+    if (offset > bytes_.size() || size > bytes_.size() - offset) return fail(ErrorCode::unavailable, "it became shorter");
+    return std::string(bytes_.substr(offset, size));
+  }
+
+ private:
+  const std::string_view bytes_;
+};
+
+void check_contents(const Format& format, std::string_view table, std::string_view file) {
+  const auto contents = format.parse(table, "p");
+  if (!contents) {
+    CHECK(!contents.error().message.empty());
+    return;
+  }
+  for (std::size_t i = 0; i < (*contents)->part_count(); ++i) {
+    const Part part = (*contents)->part(i);
+    CHECK(part.cost > 0 && part.offset + part.size >= part.offset);
+    const auto check = (*contents)->check(i);
+    const std::string_view bytes = file.substr(std::min<std::uint64_t>(part.offset, file.size())).substr(0, part.size);
+    check->feed(bytes.substr(0, bytes.size() / 2));
+    check->feed(bytes.substr(bytes.size() / 2));
+    (void)check->finish();
+  }
+}
+
+// Formats that read stretches of files, on a file: what they found in it lies in it. The first byte chooses one.
+void check_file(std::string_view input) {
+  if (input.empty()) return;
+  const Format& format = *formats()[static_cast<unsigned char>(input[0]) % formats().size()];
+  input.remove_prefix(1);
+  if (format.table == nullptr) return;
+  OneFile files(input);
+  const auto table = format.table(files, "p");
+  if (table) check_contents(format, *table, input);
+}
+
+// The same on a table that no file has.
+void check_table(std::string_view input) {
+  if (input.empty()) return;
+  const Format& format = *formats()[static_cast<unsigned char>(input[0]) % formats().size()];
+  check_contents(format, input.substr(1), input.substr(1));
+}
+
 }  // namespace
 }  // namespace dtrain::transfer
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dtrain::transfer;
-  constexpr void (*kReaders[])(std::string_view) = {check_manifest, check_index, check_state, check_block, check_entry};
+  constexpr void (*kReaders[])(std::string_view) = {check_manifest, check_index, check_state, check_block,
+                                                    check_entry,    check_file,  check_table};
   if (size == 0 || data[0] >= std::size(kReaders)) return 0;
   kReaders[data[0]](std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   return 0;

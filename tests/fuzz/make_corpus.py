@@ -2,8 +2,10 @@
 """Writes the seed corpora of the fuzzers of messages, stored records and checkpoints, from the golden messages and from
 small checkpoints made here. Run after a message type was added; the result is committed."""
 import hashlib
+import io
 import pathlib
 import struct
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "control"
@@ -248,6 +250,18 @@ def job_spec():
                  "policy": {"backoff_limit": 5, "active_deadline": None, "stop_grace_period": 30 * 10**9}})
 
 
+def zipped(method):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in (("archive/data.pkl", b"pickle"), ("archive/data/0", bytes(40))):
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return out.getvalue()
+
+
+def sized(content):
+    return struct.pack("<Q", len(content)) + content
+
+
 def checkpoint():
     sha = hashlib.sha256(b"w").hexdigest()
     manifest = f'{{"version":1,"step":12,"files":[{{"name":"a/w.npy","size":1,"sha256":"{sha}"}}],"loss":[0.5,{{}}]}}'
@@ -262,6 +276,21 @@ def checkpoint():
     lengths = struct.pack("<II", 2, 3)
     seed("fuzz_checkpoint", "text", 4, b"\x07\x02" + b"\x02\x03" + masked(lengths) + b"hiyou")
     variant = struct.pack("<Q", 2) + b"hi"
+    tensors = b'{"__metadata__":{"a":"b"},"w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}'
+    saved = struct.pack("<Q", len(tensors)) + tensors + bytes(8)
+    seed("fuzz_checkpoint", "file_torch", 5, b"\x02" + zipped(zipfile.ZIP_STORED))
+    seed("fuzz_checkpoint", "file_torch_packed", 5, b"\x02" + zipped(zipfile.ZIP_DEFLATED))
+    seed("fuzz_checkpoint", "file_safetensors", 5, b"\x03" + saved)
+    seed("fuzz_checkpoint", "table_safetensors", 6, b"\x03" + struct.pack("<Q", len(saved)) + saved)
+    text = b'{"global_step": 5, "x": [NaN, "\\""]}'
+    files = b"".join(sized(name) + struct.pack("<QB", len(content), kind) + sized(table) for name, kind, content, table in (
+        (b"model.safetensors", 3, saved, struct.pack("<Q", len(saved)) + saved), (b"trainer_state.json", 1, text, text)))
+    seed("fuzz_checkpoint", "table_huggingface", 6, b"\x04" + files)
+    pickle, shard = b"\x80\x04\x8c\x0d__0_0.distcp.", zipped(zipfile.ZIP_STORED)
+    place = struct.pack("<QQ", 0, len(shard)) + shard[shard.index(b"PK\1\2"):]
+    files = b"".join(sized(name) + struct.pack("<QB", size, kind) + sized(table) for name, kind, size, table in (
+        (b".metadata", 1, len(pickle), pickle), (b"__0_0.distcp", 2, len(shard), sized(place))))
+    seed("fuzz_checkpoint", "table_torch_distributed", 6, b"\x05" + files)
     seed("fuzz_checkpoint", "variant", 4, b"\x15\x01" + b"\x02hi" + masked(variant))
 
 

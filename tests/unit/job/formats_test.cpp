@@ -9,7 +9,8 @@ namespace dtrain::job {
 namespace {
 
 TEST(CheckpointFormats, WordsKeepTheirNumbers) {
-  const std::vector<std::string> stored = {"auto", "manifest", "tensorflow"};  // by the number in every record
+  const std::vector<std::string> stored = {"auto",        "manifest",          "tensorflow", "torch", "safetensors",
+                                           "huggingface", "torch-distributed", "numpy",      "keras"};  // by the number in every record
   const auto words = all_words<CheckpointFormat>();
   ASSERT_GE(words.size(), stored.size());
   EXPECT_EQ(words.size(), transfer::formats().size() + 1);
@@ -23,6 +24,7 @@ TEST(CheckpointFormats, WordsKeepTheirNumbers) {
     const auto back = wire::decode<CheckpointSpec>(wire::encode(spec));
     ASSERT_TRUE(back) << words[i];
     EXPECT_EQ(word_for(back->format), words[i]);
+    EXPECT_EQ(wire::needed_version(spec), i <= 2 ? 1u : 3u) << words[i];
   }
   spec.format = CheckpointFormat(words.size());
   EXPECT_FALSE(wire::decode<CheckpointSpec>(wire::encode(spec)));

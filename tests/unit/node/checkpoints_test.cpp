@@ -53,6 +53,27 @@ TEST_F(CheckpointsTest, FilesInNoKnownFormatAreSaid) {
   EXPECT_TRUE(seen->checkpoints.empty());
 }
 
+// Older programs could not read of it, and would stop there. And what may be something else of the user's is never removed.
+TEST_F(CheckpointsTest, FormatThatCameLaterIsFoundOnceAllProgramsKnowIt) {
+  keep = 1;
+  ASSERT_NO_FATAL_FAILURE(submit());
+  const auto torch = [](std::int64_t step, std::uint64_t place, const std::string& name) {
+    transfer::CheckpointInfo info = checkpoint(step, place);
+    info.format = transfer::FormatId(2);
+    info.path = "/ckpt/j/" + name;
+    return info;
+  };
+  write(*ps, torch(100, 7, "ckpt_100.pt"));
+  write(*ps, torch(0, 8, "best.pt"));
+  write(*ps, torch(200, 9, "ckpt_200.pt"));
+  run_for(1s);
+  const bool known = cluster::kNewestVersion >= since_version(transfer::FormatId(2));
+  const auto seen = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->checkpoints.size(), known ? 3u : 0u);
+  EXPECT_EQ(deleted, known ? std::vector<std::int64_t>{100} : std::vector<std::int64_t>{});
+}
+
 // Whoever coordinates: it is on no host of the job.
 TEST_F(CheckpointsTest, FromASharedDirectoryItGoesOnElsewhereWhenAHostIsLost) {
   shared = true;

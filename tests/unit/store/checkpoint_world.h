@@ -15,6 +15,7 @@
 #include "common/transfer/digest.h"
 #include "common/transfer/tf_bundle.h"
 #include "tests/unit/transfer/bundle_writer.h"
+#include "tests/unit/transfer/saved_files.h"
 
 namespace dtrain::test {
 
@@ -85,6 +86,39 @@ class CheckpointWorld : public testing::Test {
     const std::string prefix = dir_ + "/model.ckpt-" + std::to_string(step);
     write_bundle_checkpoint(prefix, small_bundle());
     return prefix;
+  }
+
+  std::string torch_checkpoint(std::int64_t step, const std::string& weights = "weights of step ") {
+    const std::string path = dir_ + "/ckpt_" + std::to_string(step) + ".pt";
+    write(path, torch_file(weights + std::to_string(step)));
+    return path;
+  }
+  std::string safetensors_checkpoint(std::int64_t step) {
+    const std::string path = dir_ + "/step-" + std::to_string(step) + ".safetensors";
+    write(path, safetensors_file({{"w", "weights " + std::to_string(step)}, {"b", "biases"}}));
+    return path;
+  }
+  // As Hugging Face's Trainer writes it, with its model in two files.
+  std::string huggingface_checkpoint(std::int64_t step) {
+    const std::string path = dir_ + "/checkpoint-" + std::to_string(step);
+    write(path + "/config.json", "{}");
+    write(path + "/model-00001-of-00002.safetensors", safetensors_file({{"w", "weights " + std::to_string(step)}}));
+    write(path + "/model-00002-of-00002.safetensors", safetensors_file({{"b", "biases"}}));
+    write(path + "/model.safetensors.index.json",
+          R"({"metadata":{"total_size":15},"weight_map":{"w":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
+    write(path + "/optimizer.pt", torch_file("moments"));
+    write(path + "/trainer_state.json", "{\n  \"epoch\": 1.5,\n  \"global_step\": " + std::to_string(step) +
+                                            ",\n  \"log_history\": [{\"loss\": NaN, \"global_step\": 3}]\n}");
+    return path;
+  }
+  // As torch.distributed.checkpoint writes it, of two ranks.
+  std::string distributed_checkpoint(std::int64_t step) {
+    const std::string path = dir_ + "/step_" + std::to_string(step);
+    write(path + "/__0_0.distcp", torch_file("first") + torch_file("second"));
+    write(path + "/__1_0.distcp", torch_file("third of " + std::to_string(step)));
+    const std::string names = "(\x8c\x0d__0_0.distcp\x94K\1\x8c\x0d__1_0.distcp\x94u.";
+    write(path + "/.metadata", "\x80\4\x95" + le(names.size(), 8) + names);
+    return path;
   }
 
   std::vector<transfer::CheckpointInfo> scan() {

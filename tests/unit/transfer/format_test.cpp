@@ -36,11 +36,21 @@ bool verifies(const Contents& contents, std::size_t part, const std::string& fil
 }
 
 TEST(Formats, KeepTheirNumbers) {
-  const std::vector<std::string> stored = {"manifest", "tensorflow"};  // by the number in every record
+  const std::vector<std::string> stored = {"manifest",    "tensorflow",        "torch", "safetensors",
+                                           "huggingface", "torch-distributed", "numpy", "keras"};  // by the number in every record
   ASSERT_GE(formats().size(), stored.size());
   EXPECT_EQ(static_cast<std::size_t>(enum_last(FormatId{})) + 1, formats().size());
   for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(format_of(FormatId(i)).name, stored[i]);
   EXPECT_EQ(format_of(CheckpointInfo{}.format).name, "manifest");
+  // Older programs know the first two.
+  for (std::size_t i = 0; i < formats().size(); ++i) EXPECT_EQ(since_version(FormatId(i)), i < 2 ? 1u : 3u);
+}
+
+// A base that this format could have, with everything that its table needs.
+std::string some_base(const Format& f) {
+  for (const char* ending : {"", ".pt", ".safetensors", ".npz", ".keras"})
+    if (const std::string base = std::string("p") + ending; f.directory || f.base_of(f.contents_name(base)) == base) return base;
+  return "";
 }
 
 TEST(Formats, EveryLineIsWhole) {
@@ -51,18 +61,19 @@ TEST(Formats, EveryLineIsWhole) {
     EXPECT_FALSE(f->name.empty() || f->seen_as.empty() || f->named_as.empty());
     EXPECT_NE(f->name, "auto");
     EXPECT_GT(f->contents_bytes, 0u);
-    const std::string contents = f->contents_name("p");
+    const std::string base = some_base(*f), contents = f->contents_name(base);
     EXPECT_TRUE(is_inner_name(contents));
-    EXPECT_TRUE(f->is_file_of(contents, "p"));
-    EXPECT_FALSE(f->is_file_of("../p", "p"));
-    for (const char* junk : {"", "{", "\x01\x02"}) EXPECT_FALSE(f->parse(junk, "p")) << junk;
-    EXPECT_TRUE(f->optional_file("p").empty() || f->is_file_of(f->optional_file("p"), "p"));
+    EXPECT_TRUE(f->is_file_of(contents, base));
+    EXPECT_FALSE(f->is_file_of("../" + base, base));
+    for (const char* junk : {"", "{", "\x01\x02"}) EXPECT_FALSE(f->parse(junk, base)) << junk;
+    EXPECT_TRUE(f->optional_file(base).empty() || f->is_file_of(f->optional_file(base), base));
     if (f->directory) continue;
-    EXPECT_EQ(f->base_of(contents), "p");
+    EXPECT_EQ(f->base_of(contents), base);
     const auto found = f->find({contents});
     ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0].base, "p");
-    EXPECT_FALSE(f->is_file_of("other" + contents, "p"));
+    EXPECT_EQ(found[0].base, base);
+    EXPECT_FALSE(f->is_file_of("other" + contents, base));
+    EXPECT_FALSE(f->table != nullptr && found[0].surely) << "such files may be another program's";
   }
 }
 

@@ -1,0 +1,362 @@
+// The formats of PyTorch users on a disk: found, verified, moved away, removed, copied, and what must never happen to other files.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "agent/store/checkpoint_changes.h"
+#include "agent/store/checkpoint_copy.h"
+#include "common/job/names.h"
+#include "common/transfer/format.h"
+#include "tests/unit/store/checkpoint_world.h"
+
+namespace dtrain::test {
+namespace {
+
+using store::verify;
+using FileNames = std::vector<std::string>;
+
+class CheckpointFormats : public CheckpointWorld {
+ protected:
+  // Writes a checkpoint of each and returns its path, by the word of the format.
+  std::vector<std::pair<std::string, std::function<std::string(std::int64_t)>>> writers() {
+    return {{"torch", [this](std::int64_t step) { return torch_checkpoint(step); }},
+            {"safetensors", [this](std::int64_t step) { return safetensors_checkpoint(step); }},
+            {"huggingface", [this](std::int64_t step) { return huggingface_checkpoint(step); }},
+            {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }}};
+  }
+  void empty_directory() {
+    std::filesystem::remove_all(dir_);
+    std::filesystem::create_directory(dir_);
+  }
+  FileNames names() const {
+    FileNames all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_))
+      all.push_back(entry.path().string().substr(dir_.size() + 1));
+    std::ranges::sort(all);
+    return all;
+  }
+  void only(const char* word) { spec_.format = *job::from_word<job::CheckpointFormat>(word); }
+  bool found_and_good() {
+    const auto found = store::scan(spec_);
+    return found && std::ranges::any_of(*found, [](const auto& info) { return info.complete && verify(info); });
+  }
+
+  // To a host that lacks it: everything is read from here, then everything here is lost.
+  Status copy(const transfer::CheckpointInfo& info, std::size_t flipped_byte = ~std::size_t{0}) {
+    auto source = store::CheckpointSource::open(info);
+    if (!source) return fail(source.error());
+    auto bytes = source->read(0, source->size());
+    if (!bytes) return fail(bytes.error());
+    if (flipped_byte < bytes->size()) (*bytes)[flipped_byte] = static_cast<char>((*bytes)[flipped_byte] ^ 1);
+    empty_directory();
+    node::WriteCheckpoint first;
+    first.writer = 1;
+    first.info = info;
+    first.files = source->files();
+    first.dir = spec_.dir;
+    auto target = store::CheckpointTarget::begin(first, {{"h1", 2}, {0, 0}});
+    if (!target) return fail(target.error());
+    Status result = (*target)->write(*bytes);
+    while (result) {
+      const auto done = (*target)->finish(20 << 10);
+      if (!done) result = fail(done.error());
+      else if (*done) return {};
+    }
+    (*target)->drop();
+    return result;
+  }
+};
+
+TEST_F(CheckpointFormats, AreFoundByAutoAndByTheirWords) {
+  for (const auto& [word, write_one] : writers()) {
+    write_one(100);
+    const std::string path = write_one(300);
+    for (const char* looked_for : {"auto", word.c_str()}) {
+      only(looked_for);
+      const auto found = scan();
+      ASSERT_EQ(found.size(), 2u) << word;
+      EXPECT_EQ(found[0].path, path);
+      EXPECT_EQ(found[0].step, 300);
+      EXPECT_EQ(transfer::format_of(found[0].format).name, word);
+      EXPECT_TRUE(found[0].complete) << found[0].defect;
+      EXPECT_NE(found[0].digest, found[1].digest) << word;
+      const Status verified = verify(found[0]);
+      EXPECT_TRUE(verified) << verified.error().text();
+    }
+    only("manifest");
+    EXPECT_TRUE(scan().empty());
+    empty_directory();
+  }
+}
+
+TEST_F(CheckpointFormats, PathOfOneMayBeTheDirectory) {
+  for (const auto& [word, write_one] : writers()) {
+    spec_.dir = write_one(7);
+    ASSERT_EQ(scan().size(), 1u) << word;
+    EXPECT_EQ(scan()[0].path, spec_.dir);
+    EXPECT_TRUE(verify(scan()[0]));
+    const auto reports = store::verify_path(spec_.dir);
+    ASSERT_TRUE(reports) << reports.error().text();
+    EXPECT_TRUE(reports->front().status);
+  }
+  // Any name will do for a file that the user names.
+  write(dir_ + "/last.pt", torch_file());
+  spec_.dir = dir_ + "/last.pt";
+  ASSERT_EQ(scan().size(), 1u);
+  EXPECT_TRUE(verify(scan()[0]));
+}
+
+TEST_F(CheckpointFormats, QuarantineAndRemovalTakeThemAndNothingElse) {
+  for (const auto& [word, write_one] : writers()) {
+    const std::string path = write_one(1);
+    write(dir_ + "/train.pt", torch_file());
+    const auto moved = store::quarantine(scan()[0], dir_);
+    ASSERT_TRUE(moved) << moved.error().text();
+    EXPECT_EQ(*moved, path + ".quarantined-1");
+    EXPECT_TRUE(exists(*moved));
+    EXPECT_TRUE(scan().empty()) << word;
+    write_one(1);
+    const auto again = scan();
+    ASSERT_EQ(again.size(), 1u);
+    ASSERT_TRUE(store::remove(again[0], dir_));
+    EXPECT_FALSE(exists(path)) << word;
+    EXPECT_TRUE(exists(*moved));
+    EXPECT_TRUE(exists(dir_ + "/train.pt"));
+    empty_directory();
+  }
+}
+
+TEST_F(CheckpointFormats, ReplacedOneIsNotCalledDamaged) {
+  for (const auto& [word, write_one] : writers()) {
+    const std::string path = write_one(1);
+    const auto before = scan()[0];
+    std::filesystem::remove_all(path);
+    std::filesystem::rename(write_one(2), path);  // other bytes under this name
+    const Status verified = verify(before);
+    ASSERT_FALSE(verified) << word;
+    EXPECT_EQ(verified.error().code, ErrorCode::unavailable) << verified.error().text();
+    EXPECT_EQ(store::quarantine(before, dir_).error().code, ErrorCode::unavailable);
+    EXPECT_EQ(store::remove(before, dir_).error().code, ErrorCode::unavailable);
+    std::filesystem::remove_all(path);
+    EXPECT_EQ(verify(before).error().code, ErrorCode::not_found);
+    empty_directory();
+  }
+}
+
+// Some scripts write one file over and over: until it is whole again it is not damaged, but not there.
+TEST_F(CheckpointFormats, FileThatIsBeingWrittenAnewIsNotCalledDamaged) {
+  const std::string path = torch_checkpoint(1);
+  const auto before = scan()[0];
+  const std::string other = torch_file("other weights of the model");
+  for (const std::size_t written : {std::size_t{1}, other.size() / 2, other.size() - 1}) {
+    std::filesystem::remove(path);
+    write(path, other.substr(0, written));
+    EXPECT_EQ(verify(before).error().code, ErrorCode::unavailable) << written;
+    ASSERT_EQ(scan().size(), 1u);
+    EXPECT_FALSE(scan()[0].complete);
+  }
+}
+
+TEST_F(CheckpointFormats, OneThatRottedIsDamaged) {
+  const std::string path = torch_checkpoint(1);
+  const auto time = std::filesystem::last_write_time(path);
+  const auto before = scan()[0];
+  std::string bytes = read(path);
+  bytes[bytes.size() - 20] = static_cast<char>(bytes[bytes.size() - 20] ^ 4);
+  write(path, bytes);
+  std::filesystem::last_write_time(path, time);
+  EXPECT_EQ(verify(before).error().code, ErrorCode::damaged);
+}
+
+// ---- names
+
+TEST_F(CheckpointFormats, AutoTakesOnlyWhatIsNamedAsACheckpoint) {
+  for (const char* name : {"last.pt", "train_0001.pt", "samples_step_5.pt", "model.safetensors", "model-7.pt", "weights.bin"})
+    write(dir_ + "/" + name, torch_file());
+  const std::string numpy = write_zip({{"a.npy", "\x93NUMPY"}}, numpy_shape()).bytes, keras = write_zip({{"config.json", "{}"}}, {}).bytes;
+  write(dir_ + "/ckpt-7.npz", numpy);
+  write(dir_ + "/ckpt-7.keras", keras);
+  write(dir_ + "/ckpt_8.pt", "\x80\2}.");                                // of an old torch.save
+  write(dir_ + "/model_step_9.bin", write_zip({{"x", "y"}}, {}).bytes);  // a zip of something else
+  std::filesystem::create_directory(dir_ + "/epoch=1-step=9.ckpt");      // Lightning with DeepSpeed
+  std::filesystem::create_symlink(dir_ + "/last.pt", dir_ + "/ckpt_10.pt");
+  EXPECT_TRUE(scan().empty());
+  EXPECT_NE(store::unrecognised(spec_).find("safetensors"), std::string::npos);
+
+  only("torch");
+  std::vector<std::int64_t> steps;
+  for (const auto& info : scan()) {
+    EXPECT_TRUE(info.complete) << info.path << ": " << info.defect;
+    EXPECT_FALSE(transfer::may_be_removed(info)) << info.path << " could be the user's";
+    steps.push_back(info.step);
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{7, 5, 1, 0, 0}));
+  only("numpy");
+  ASSERT_EQ(scan().size(), 1u);
+  EXPECT_TRUE(verify(scan()[0]));
+  EXPECT_TRUE(transfer::may_be_removed(scan()[0]));
+  only("keras");
+  ASSERT_EQ(scan().size(), 1u);
+  EXPECT_TRUE(verify(scan()[0]));
+}
+
+TEST_F(CheckpointFormats, BarePickleIsNeitherDamagedNorACheckpoint) {
+  const std::string path = dir_ + "/ckpt_8.pt";
+  write(path, "\x80\2}.");
+  for (const char* word : {"auto", "torch"}) {
+    only(word);
+    for (const std::string& dir : {dir_, path}) {
+      spec_.dir = dir;
+      EXPECT_TRUE(store::scan(spec_).value_or(std::vector<transfer::CheckpointInfo>{}).empty()) << dir;
+    }
+  }
+  const auto verified = store::verify_path(path);
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().code, ErrorCode::refused);
+  EXPECT_NE(verified.error().message.find("bare pickle"), std::string::npos) << verified.error().message;
+}
+
+TEST_F(CheckpointFormats, ManifestBesideTakesPrecedence) {
+  const std::string path = huggingface_checkpoint(5);
+  write(path + "/MANIFEST.json", manifest_of(6, {{"config.json", "{}"}}));
+  ASSERT_EQ(scan().size(), 1u);
+  EXPECT_EQ(transfer::format_of(scan()[0].format).name, "manifest");
+}
+
+// ---- what belongs to the formats alone
+
+TEST_F(CheckpointFormats, TrainerDirectoryNeedsItsModelAndAllFilesOfItsIndex) {
+  const std::string path = huggingface_checkpoint(5);
+  const std::string shard = read(path + "/model-00002-of-00002.safetensors");
+  std::filesystem::remove(path + "/model-00002-of-00002.safetensors");
+  ASSERT_EQ(scan().size(), 1u);
+  EXPECT_NE(scan()[0].defect.find("model-00002-of-00002.safetensors is missing"), std::string::npos) << scan()[0].defect;
+  write(path + "/model-00002-of-00002.safetensors", shard.substr(0, shard.size() - 1));
+  EXPECT_FALSE(scan()[0].complete);
+  write(path + "/model-00002-of-00002.safetensors", shard);
+  EXPECT_TRUE(scan()[0].complete) << scan()[0].defect;
+  write(path + "/trainer_state.json", "{\"global_step\": 5, \"epoch\":");
+  EXPECT_FALSE(scan()[0].complete);
+  std::filesystem::remove(path + "/trainer_state.json");
+  EXPECT_TRUE(scan().empty());
+
+  const std::string other = dir_ + "/checkpoint-6";
+  write(other + "/trainer_state.json", "{\"global_step\": 6}");
+  EXPECT_NE(scan()[0].defect.find("no model"), std::string::npos);
+  write(other + "/pytorch_model.bin", torch_file());
+  EXPECT_TRUE(scan()[0].complete) << scan()[0].defect;
+  write(other + "/rng_state.pth", "\x80\2}.");  // of an old torch.save: only its size is known
+  EXPECT_TRUE(verify(scan()[0]));
+  // With directories in it, it is another program's: nothing is known of it, and nothing done to it.
+  std::filesystem::create_directory(other + "/global_step6");
+  EXPECT_TRUE(scan().empty());
+}
+
+TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
+  const std::string path = distributed_checkpoint(5);
+  const std::string shard = read(path + "/__0_0.distcp");
+  for (const std::size_t size : {std::size_t{1}, shard.size() / 3, shard.size() - 1}) {
+    write(path + "/__0_0.distcp", shard.substr(0, size));
+    ASSERT_EQ(scan().size(), 1u);
+    EXPECT_FALSE(scan()[0].complete) << size;
+  }
+  std::filesystem::remove(path + "/__0_0.distcp");
+  EXPECT_NE(scan()[0].defect.find("__0_0.distcp is missing"), std::string::npos) << scan()[0].defect;
+  write(path + "/__0_0.distcp", shard);
+  EXPECT_TRUE(verify(scan()[0]));
+  std::filesystem::rename(path + "/.metadata", path + "/.metadata.tmp");
+  EXPECT_TRUE(scan().empty());
+}
+
+// ---- copies
+
+TEST_F(CheckpointFormats, CopyIsTheSame) {
+  for (const auto& [word, write_one] : writers()) {
+    write_one(3);
+    const auto info = scan()[0];
+    const FileNames before = names();
+    const Status copied = copy(info);
+    ASSERT_TRUE(copied) << word << ": " << copied.error().text();
+    EXPECT_EQ(names(), before);
+    ASSERT_EQ(scan().size(), 1u) << word;
+    EXPECT_EQ(scan()[0].digest, info.digest);
+    EXPECT_TRUE(verify(scan()[0]));
+    empty_directory();
+  }
+}
+
+TEST_F(CheckpointFormats, CopyThatIsFlippedIsRefusedOrAsGood) {
+  int refused = 0, harmless = 0;
+  for (const auto& [word, write_one] : writers()) {
+    write_one(3);
+    const std::size_t size = store::CheckpointSource::open(scan()[0])->size();
+    for (std::size_t at = 0; at < size; at += 7) {
+      empty_directory();
+      write_one(3);
+      const Status copied = copy(scan()[0], at);
+      ++(copied ? harmless : refused);
+      if (!copied) {
+        EXPECT_EQ(copied.error().code, ErrorCode::damaged) << word << " " << at << copied.error().text();
+        EXPECT_TRUE(names().empty());
+      } else {
+        EXPECT_TRUE(found_and_good()) << word << " " << at;
+      }
+    }
+    empty_directory();
+  }
+  EXPECT_GT(refused, harmless);
+  RecordProperty("refused", refused);
+  RecordProperty("harmless", harmless);
+}
+
+// ---- damage: every cut is found, in every file
+
+TEST_F(CheckpointFormats, EveryCutIsFound) {
+  for (const auto& [word, write_one] : writers()) {
+    write_one(1);
+    for (const std::string& name : names()) {
+      const std::string path = dir_ + "/" + name;
+      // config.json is a file whose content nobody knows.
+      if (!std::filesystem::is_regular_file(path) || name.ends_with("config.json")) continue;
+      const std::string good = read(path);
+      for (std::size_t size = 0; size < good.size(); ++size) {
+        // Two zips, and nothing that is read says that there was a second: docs/checkpoints.md.
+        if (name.ends_with("__0_0.distcp") && size == torch_file("first").size()) continue;
+        write(path, good.substr(0, size));
+        EXPECT_FALSE(found_and_good()) << name << " cut to " << size << " of " << good.size();
+      }
+      write(path, good);
+      EXPECT_TRUE(found_and_good()) << word;
+    }
+    empty_directory();
+  }
+}
+
+TEST_F(CheckpointFormats, LargeMemberIsReadInSlices) {
+  std::string weights(5 << 20, '\0');
+  std::mt19937 random(5);
+  std::ranges::generate(weights, [&] { return static_cast<char>(random()); });
+  ZipShape packed = torch_shape();
+  packed.packed = true;
+  for (const ZipShape& shape : {torch_shape(), packed}) {
+    write(dir_ + "/ckpt_1.pt", torch_file(weights, shape));
+    auto verification = store::Verification::begin(scan()[0]);
+    ASSERT_TRUE(verification);
+    int slices = 0;
+    for (bool done = false; !done; ++slices) {
+      const auto more = verification->advance(64 << 10);
+      ASSERT_TRUE(more) << more.error().text();
+      done = *more;
+    }
+    EXPECT_GT(slices, 40);
+    std::string bytes = read(dir_ + "/ckpt_1.pt");
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    write(dir_ + "/ckpt_1.pt", bytes);
+    EXPECT_EQ(verify(scan()[0]).error().code, ErrorCode::damaged);
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::test
