@@ -128,9 +128,8 @@ class CommandLine {
     CLI::App* run = verb("run", "submit, then follow with progress and logs: run FILE, or run [options] -- CMD...");
     add_file(run, false);
     run->add_option("--ps", run_.ps, "parameter servers");
-    run->add_option("--worker", run_.workers, "workers (default 1)");
+    CLI::Option* workers = run->add_option("--worker", run_.workers, "workers (default 1)");
     run->add_flag("--chief", run_.chief, "one chief beside the workers");
-    CLI::Option* workers = run->get_option("--worker");
     run->add_option("-n,--nodes", run_.hosts, "one worker on each of N hosts")->check(CLI::PositiveNumber)->excludes(workers);
     run->add_option("--nproc-per-node", run_.nproc, "pytorch: ranks that each worker starts: a number, gpu, cpu or auto");
     run->add_option("--gpus", run_.gpus, "GPUs of each worker and the chief (with --nproc-per-node gpu: all that N hosts have)");
@@ -267,14 +266,14 @@ class CommandLine {
     logs->add_option("--tail", request.tail, "only the last N lines")->check(CLI::NonNegativeNumber);
     logs->add_option("--since", since_, "a time span such as 5m, or an RFC 3339 time");
     logs->add_flag("--timestamps", logs_.timestamps, "each line with the time of its arrival");
-    logs->add_option("--rank", rank_, "only this rank of the task, from 0 (LOCAL_RANK)")->check(CLI::NonNegativeNumber);
+    const auto rank = [this](std::uint16_t number) { logs_.request.rank = number + 1u; };
+    logs->add_option_function<std::uint16_t>("--rank", rank, "only this rank of the task, from 0 (LOCAL_RANK)");
     logs->add_flag("--stderr", request.stderr_only, "only stderr");
     logs->add_flag("--raw", logs_.raw, "escape sequences of tasks reach the terminal, not colours alone");
     logs->callback([this] {
       LogsOptions options = logs_;
       if (attempt_ == "all") options.request.all_attempts = true;
       else if (!attempt_.empty()) options.request.attempt = natural(attempt_, "--attempt");
-      if (rank_ >= 0) options.request.rank = static_cast<std::uint32_t>(rank_) + 1;
       if (!since_.empty()) {
         auto since = parse_since(since_, wall_ms());
         if (!since) throw CLI::ValidationError("--since", since.error().text());
@@ -282,7 +281,6 @@ class CommandLine {
       }
       action_ = [options](Session& s) { return cmd_logs(s, options); };
     });
-
     CLI::App* exec = verb("exec", "runs a command beside a task: exec JOB TASK -- CMD...");
     exec->add_option("job", exec_.job, "job")->required();
     exec->add_option("task", exec_.task, "task, such as worker-1")->required();
@@ -413,7 +411,6 @@ class CommandLine {
   Globals globals_;
   std::string timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
-  std::int32_t rank_ = -1;  // -1: of all ranks
   FileOptions file_;
   std::vector<std::string> sets_, params_, labels_, scale_, without_;
   RecoverOptions recover_;
