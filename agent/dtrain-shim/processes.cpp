@@ -13,6 +13,7 @@ char Processes::tails_[kMostRanks][kTailBytes];
 
 ProcessStart Processes::add(Launch& launch, int cgroup, int parent) {
   ProcessStart start;
+  table_[count_] = MainProcess{};
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0) {
     start.error = errno;

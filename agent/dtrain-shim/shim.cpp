@@ -51,6 +51,7 @@ bool Shim::run() {
       }
     }
     timers();
+    if (starts_more()) start_next();
     // The command to end has been answered, or its agent is gone: the next agent finds the exit record.
     if (leaving_ && !runs() && !ends() && end_sequence_ == 0 && !link_.writing()) break;
   }
@@ -75,6 +76,7 @@ int Shim::timeout_ms() const {
   int64_t due = INT64_MAX;
   for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_})
     if (candidate != 0 && candidate < due) due = candidate;
+  if (starts_more()) return 0;
   if (due == INT64_MAX) return -1;
   const int64_t left = due - boot_ns();
   return left <= 0 ? 0 : static_cast<int>((left + kMillisecond - 1) / kMillisecond);
@@ -211,22 +213,19 @@ Outcome Shim::start(const CommandPacket& command, ReplyPacket& reply, bool& answ
   return begin_attempt(attempt, reply);
 }
 
-// The processes of an attempt start one after the other. If one cannot start, the attempt has begun all the same, and ends by it.
 Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   reply.attempt = attempt;
   launch_.set_attempt(attempt);
   processes_.begin();
-  ProcessStart start;
-  while (processes_.count() < launch_.processes() && start.error == 0 && start.step == 0)
-    start = processes_.add(launch_, tree_.cgroup_fd(), record_.shim_pid);
-  if (processes_.count() == 0) {
+  const ProcessStart start = start_process();
+  if (start.error != 0) {
     reply.error = start.error;
     return Outcome::failed;
   }
   record_.attempt = attempt;
   record_.phase = static_cast<uint8_t>(Phase::running);
-  record_.step = start.error != 0 ? static_cast<uint8_t>(Step::execute) : start.step;
-  record_.error = start.error != 0 ? start.error : start.step_error;
+  record_.step = start.step;
+  record_.error = start.step_error;
   record_.flags &= kLeased | kSuperseded;
   record_.pid = reply.pid = processes_.at(0).pid;
   record_.started_ns = reply.started_ns = wall_ns();
@@ -235,17 +234,40 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   record_.rank = 0;
   record_.watchdogs = record_.statuses = 0;
   record_.status_bytes = record_.tail_bytes = 0;
-  for (uint32_t i = 0; i < processes_.count(); ++i)
-    for (int stream = 0; stream < 2; ++stream)
-      watch(processes_.at(i).output[stream], kOutput + 2 * i + static_cast<uint64_t>(stream), EPOLLIN);
   childless_ = false;
   grace_until_ = 0;
   sync_due_ = 0;
-  constexpr int kNotExecuted = 126;
-  if (start.error != 0) attempt_ends(processes_.count() - 1, kNotExecuted, 0);
   link_.record_changed();
   begun_ = true;
   return Outcome::done;
+}
+
+ProcessStart Shim::start_process() {
+  const uint32_t index = processes_.count();
+  const ProcessStart start = processes_.add(launch_, tree_.cgroup_fd(), record_.shim_pid);
+  for (uint32_t stream = 0; stream < 2 && start.error == 0; ++stream)
+    watch(processes_.at(index).output[stream], kOutput + 2 * index + stream, EPOLLIN);
+  return start;
+}
+
+// The other ranks start one in each turn, so that the lease, an order and the end of an earlier one are never waited for longer than one
+// start takes. A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
+bool Shim::starts_more() const {
+  const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || held_;
+  return runs() && !still && more_to_start() && (!lease_ || lease_->phase() == task::Lease::Phase::running);
+}
+
+// Once it is being stopped, ranks that have not begun never do.
+bool Shim::more_to_start() const { return processes_.count() < launch_.processes() && record_.step == 0 && !leaving_ && grace_until_ == 0; }
+
+void Shim::start_next() {
+  const ProcessStart start = start_process();
+  if (start.error == 0 && start.step == 0) return;
+  record_.step = start.error != 0 ? static_cast<uint8_t>(Step::execute) : start.step;
+  record_.error = start.error != 0 ? start.error : start.step_error;
+  constexpr int kNotExecuted = 126;
+  if (start.error != 0) attempt_ends(processes_.count(), kNotExecuted, 0);  // otherwise it is about to end by itself
+  changed();
 }
 
 // ---------------------------------------------------------------- freezing
@@ -329,7 +351,7 @@ void Shim::reap() {
 // A rank that is done is waited for by nobody; the attempt is done with the last, and fails with the first that does.
 void Shim::process_ended(uint32_t index, int status) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  if (code == 0 && signal == 0 && processes_.any_left()) return;
+  if (code == 0 && signal == 0 && (processes_.any_left() || more_to_start())) return;
   attempt_ends(index, code, signal);
   // SIGTERM may have come after the last look; it is certainly there if it was sent before the task's.
   sigset_t term;

@@ -47,6 +47,10 @@ class Shim {
   void obey(const CommandPacket& command);
   Outcome start(const CommandPacket& command, ReplyPacket& reply, bool& answer_now);
   Outcome begin_attempt(uint32_t attempt, ReplyPacket& reply);
+  ProcessStart start_process();
+  bool starts_more() const;
+  bool more_to_start() const;
+  void start_next();
   Outcome freeze(const CommandPacket& command, bool& answer_now);
   void answer_freeze(Outcome outcome, int error);
   void new_connection();

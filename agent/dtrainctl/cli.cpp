@@ -130,12 +130,12 @@ class CommandLine {
     run->add_option("--ps", run_.ps, "parameter servers");
     CLI::Option* workers = run->add_option("--worker", run_.workers, "workers (default 1)");
     run->add_flag("--chief", run_.chief, "one chief beside the workers");
-    run->add_option("-n,--nodes", run_.hosts, "one worker on each of N hosts")->check(CLI::PositiveNumber)->excludes(workers);
+    run->add_option("-n,--nodes", run_.hosts, "one worker on each of N hosts")->check(CLI::Range(1, 10'000))->excludes(workers);
     run->add_option("--nproc-per-node", run_.nproc, "pytorch: ranks that each worker starts: a number, gpu, cpu or auto");
     run->add_option("--gpus", run_.gpus, "GPUs of each worker and the chief (with --nproc-per-node gpu: all that N hosts have)");
     run->add_option("--cpus", run_.cpus, "CPUs of each worker and the chief");
     run->add_option("--name", run_.name, "the job's name (default: after the command)");
-    run->add_option("--framework", run_.framework, "default: tensorflow with --ps or --chief, pytorch with --nproc-per-node, else generic");
+    run->add_option("--framework", run_.framework, "default: tensorflow (--ps, --chief), pytorch (-n, --nproc-per-node), else generic");
     run->add_flag("--replace", run_.replace, "a finished job of that name gives way");
     run->add_flag("--detach", run_.detach, "submit only");
     run->add_flag("--cancel-on-exit", run_.cancel_on_exit, "^C cancels the job");

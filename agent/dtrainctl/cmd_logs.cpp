@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/log_printer.h"
@@ -61,7 +62,20 @@ Outcome<void> pass_on_in_order(Session& session, wire::LogsRequest request, std:
 }  // namespace
 
 int cmd_logs(Session& session, const LogsOptions& options) {
-  const wire::LogsRequest& request = options.request;
+  wire::LogsRequest request = options.request;
+  // Also as lines of the log name it: worker-1.3.
+  if (const std::size_t dot = request.task.find('.'); dot != std::string::npos && request.rank == 0) {
+    std::uint16_t rank = 0;
+    const char* const end = request.task.data() + request.task.size();
+    if (const auto read = std::from_chars(request.task.data() + dot + 1, end, rank); read.ec == std::errc() && read.ptr == end) {
+      request.rank = rank + 1u;
+      request.task.resize(dot);
+    }
+  }
+  if (request.rank > 0 && request.task.empty())
+    return session.report(
+        Failure(Error{ErrorCode::invalid, "could not read the log of a rank: a rank is counted within its task",
+                      "name the task: dtrainctl logs " + request.job + " worker-1 --rank " + std::to_string(request.rank - 1)}));
   LogStyle style;
   style.prefix = request.task.empty();
   style.ranks = request.rank == 0;

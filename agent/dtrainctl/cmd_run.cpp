@@ -49,7 +49,7 @@ Outcome<std::uint32_t> gpus_of_hosts(const Session& session, std::uint32_t hosts
 
 // Written as a job file, so that the same parser fills in the same defaults and finds the same mistakes.
 std::string job_file_of(const RunOptions& options, const std::string& directory) {
-  const bool tensorflow = options.ps > 0 || options.chief;
+  const bool pytorch = options.nproc || options.hosts > 0, tensorflow = options.ps > 0 || options.chief;
   Json metadata = Json::object();
   if (options.name.empty()) metadata["generateName"] = name_prefix(options.command.front());
   else metadata["name"] = options.name;
@@ -58,8 +58,8 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   const auto role = [&](std::uint32_t replicas, bool with_gpus) {
     Json r{{"replicas", replicas}, {"command", command}};
     if (with_gpus && options.gpus > 0) r["resources"]["gpus"] = options.gpus;
-    if (with_gpus && !options.cpus.empty()) r["resources"]["cpus"] = options.cpus;
-    if (with_gpus && !options.nproc.empty()) r["nprocPerNode"] = number_or_word(options.nproc);
+    if (with_gpus && options.cpus) r["resources"]["cpus"] = *options.cpus;
+    if (with_gpus && options.nproc) r["nprocPerNode"] = number_or_word(*options.nproc);
     if (with_gpus && options.hosts > 0) r["antiAffinity"] = "host";
     return r;
   };
@@ -73,8 +73,8 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
                   {"metadata", metadata},
                   {"spec",
                    {{"framework", !options.framework.empty() ? options.framework
+                                  : pytorch                  ? "pytorch"
                                   : tensorflow               ? "tensorflow"
-                                  : !options.nproc.empty()   ? "pytorch"
                                                              : "generic"},
                     {"workDir", directory},
                     {"roles", roles}}}};

@@ -30,7 +30,7 @@ int cmd_plan(Session& session, const FileOptions& options);
 struct RunOptions {
   FileOptions file;  // file "": the job is made from the fields below
   std::uint32_t ps = 0, workers = 1, gpus = 0, hosts = 0;
-  std::string cpus, nproc;  // of each worker and the chief, as in a job file; "": not given
+  std::optional<std::string> cpus, nproc;  // of each worker and the chief, as in a job file
   bool chief = false;
   std::string name, framework;  // "": chosen by dtrainctl
   std::vector<std::string> command;

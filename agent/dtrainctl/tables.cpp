@@ -74,7 +74,7 @@ std::string end_text(const wire::TaskView& task) {
 }
 
 std::string fault_text(const wire::FaultView& fault) {
-  const std::string rank = fault.rank > 0 ? ", rank " + std::to_string(fault.rank - 1) + "," : "";
+  const std::string rank = fault.rank > 0 ? "." + std::to_string(fault.rank - 1) : "";  // as in front of its lines in the log
   std::string out =
       field("First fault", fault.task + rank + " on " + fault.node + " at " + fault.time + ": " + fault.cause + " (generation " +
                                std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");

@@ -13,6 +13,7 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   place.user = {"", launch->switch_user ? launch->uid : launch->agent_uid};
   place.work_dir = launch->work_dir;
   place.env = std::move(launch->env);
+  if (!launch->ranks.empty()) place.env.merge(launch->ranks.front());  // as the first of its ranks has it
   // Where the shim and its task are: agent/proc/cgroup.h. The memory hierarchy (v1) has one group for both.
   if (!launch->cgroup.empty()) place.cgroups.push_back(launch->cgroup + "/task");
   place.cgroups.push_back(launch->memory_cgroup);

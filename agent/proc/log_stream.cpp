@@ -76,12 +76,15 @@ void LogStream::touched_all() {
 }
 
 void LogStream::flush_all(Task& task) {
-  for (const auto& [source, partial] : task.partial) flush(task, source);
+  while (!task.partial.empty()) flush(task, task.partial.begin()->first);
 }
 
-void LogStream::flush(Task& task, const Source& source) {
-  PartialLine& partial = task.partial[source];
-  if (!std::exchange(partial.open, false) && partial.bytes.empty()) return;  // for an open line: report that it does not continue
+// What is kept of a source that has nothing unfinished is forgotten: a job may have a million ranks.
+void LogStream::flush(Task& task, Source source) {
+  PartialLine partial = std::move(task.partial[source]);
+  task.partial.erase(source);
+  kept_ -= partial.bytes.size();
+  if (!partial.open && partial.bytes.empty()) return;  // for an open line: report that it does not continue
   wire::LogChunk chunk;
   chunk.task = task.log->task().text();
   chunk.generation = task.generation;
@@ -90,7 +93,6 @@ void LogStream::flush(Task& task, const Source& source) {
   chunk.is_stderr = source.second == 1;
   chunk.time_ms = partial.time_ms;
   chunk.bytes = std::move(partial.bytes);
-  partial.bytes.clear();
   out_.push_back(std::move(chunk));
 }
 
@@ -137,6 +139,7 @@ Status LogStream::look_at(std::size_t index) {
 // Keeps back what follows the last line end, after what was kept back before.
 void LogStream::cut_at_line_end(Task& task, wire::LogChunk& chunk) {
   PartialLine& partial = task.partial[{chunk.rank, chunk.is_stderr ? 1 : 0}];
+  kept_ -= partial.bytes.size();
   const std::size_t last = chunk.bytes.rfind('\n');
   std::string rest;
   if (last == std::string::npos) {
@@ -153,9 +156,11 @@ void LogStream::cut_at_line_end(Task& task, wire::LogChunk& chunk) {
   partial.bytes = std::move(rest);
   // A progress bar: an epoch is too long to wait for the end of its line.
   partial.open = partial.open || (query_.follow && partial.bytes.find('\r') != std::string::npos);
-  if (!partial.open || partial.bytes.empty()) return;
-  chunk.bytes += std::exchange(partial.bytes, {});
-  chunk.open = true;
+  if (partial.open && !partial.bytes.empty()) {
+    chunk.bytes += std::exchange(partial.bytes, {});
+    chunk.open = true;
+  }
+  kept_ += partial.bytes.size();
 }
 
 // Makes a chunk of the bytes that are ready, with as many neighbouring segments as look the same to the reader.
@@ -181,7 +186,11 @@ Status LogStream::read_chunk(std::size_t index) {
   const Source source{chunk.rank, chunk.is_stderr ? 1 : 0};
   if (keeps_lines_whole(chunk)) cut_at_line_end(task, chunk);
   if (!chunk.bytes.empty()) out_.push_back(std::move(chunk));
-  if (task.partial[source].bytes.size() >= kPartialLineBytes) flush(task, source);
+  if (const auto partial = task.partial.find(source); partial != task.partial.end()) {
+    const std::size_t size = partial->second.bytes.size();
+    if (size >= kPartialLineBytes || kept_ > kPartialBytesOfStream) flush(task, source);
+    else if (size == 0 && !partial->second.open) task.partial.erase(partial);
+  }
   unlooked_.insert(index);
   return {};
 }

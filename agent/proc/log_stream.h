@@ -3,10 +3,10 @@
 //
 // One task, or one rank of it: the bytes as they are, stdout and stderr in order of arrival. The whole job, and a task with ranks: the
 // tasks and ranks merged by time of arrival, each chunk cut behind a line end, so that prefixed lines of several tasks never mix; a
-// line longer than kPartialLineBytes is cut there, and what has no line end is sent when its stream, attempt
-// or task ends. (So a chunk that does not end with '\n' is followed by something else, and the client ends
-// the line.) Only a progress bar, a line with carriage returns, is sent to followers as it grows, in chunks that say that their
-// last line is open; an empty chunk that does not says that it ended without '\n'. --tail counts per task.
+// line longer than kPartialLineBytes, or that finds kPartialBytesOfStream kept, is cut there, and what has no line end is sent when its
+// stream, attempt or task ends. (So a chunk that does not end with '\n' is followed by something else, and the client ends the line.) Only
+// a progress bar, a line with carriage returns, is sent to followers as it grows, in chunks that say that their last line is open; an empty
+// chunk that does not says that it ended without '\n'. --tail counts per task.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ class LogStream {
   void add_older(const std::vector<AssignmentId>& listed);
   Status look_at(std::size_t task);
   void announce_attempt(std::size_t task);
-  void flush(Task& task, const Source& source);
+  void flush(Task& task, Source source);
   void flush_all(Task& task);
   bool keeps_lines_whole(const wire::LogChunk& chunk) const { return query_.task.empty() || (chunk.rank > 0 && query_.rank == 0); }
   Status read_chunk(std::size_t task);
@@ -81,6 +81,7 @@ class LogStream {
   std::vector<Task> tasks_;
   std::set<std::size_t> unlooked_;                        // tasks whose next bytes are not known yet
   std::set<std::pair<std::int64_t, std::size_t>> ready_;  // tasks with bytes, by time of arrival
+  std::size_t kept_ = 0;                                  // bytes of all partial lines
   std::deque<wire::LogChunk> out_;                        // made, not yet handed over: a few at most
 };
 

@@ -9,8 +9,9 @@
 
 namespace dtrain::proc {
 
-inline constexpr std::size_t kStreamChunkBytes = 64 << 10;  // payload bytes of one LogChunk or ExecOutput
-inline constexpr std::size_t kPartialLineBytes = 16 << 10;  // a longer line is split there where lines are kept together
+inline constexpr std::size_t kStreamChunkBytes = 64 << 10;     // payload bytes of one LogChunk or ExecOutput
+inline constexpr std::size_t kPartialBytesOfStream = 1 << 20;  // of all unfinished lines of one reader; beyond, the next is split
+inline constexpr std::size_t kPartialLineBytes = 16 << 10;     // a longer line is split there where lines are kept together
 // Room that a connection must have before a stream sends it one more message: chunk, partial line and
 // framing.
 inline constexpr std::size_t kStreamMessageBytes = kStreamChunkBytes + kPartialLineBytes + (4 << 10);

@@ -133,7 +133,10 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   task.failures.push_back(now);
   const std::size_t keep = std::max<std::size_t>(policy.failure_threshold.count, 1);
   if (task.failures.size() > keep) task.failures.erase(task.failures.begin());
-  if (!job_.first_fault) job_.first_fault = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
+  // The fault that people look for is the first of the newest generation that has one. Version 2 kept that of the run's first.
+  const auto& known = job_.first_fault;
+  if (!known || (known->generation < job_.generation && ledger_.state_.version >= 3))
+    job_.first_fault = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 
 // When one rank dies, the others fail too, within milliseconds, and may be reported first. So the first fault is the one that came first by

@@ -67,8 +67,6 @@ struct TaskView {
 struct Rendered {
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;  // without DTRAIN_ATTEMPT: the shim sets it per attempt
-  // The variables of each of the task's ranks, which all have the same names and replace those of env; empty: one process with env alone.
-  std::vector<std::map<std::string, std::string>> ranks;
 };
 
 // Templates:
@@ -82,6 +80,10 @@ struct Rendered {
 // Only a brace followed by one of these names or prefixes and closed before any blank, quote or brace is a template; all others
 // are literal, and {{hosts:ps}} is the text {hosts:ps}. Fails naming the first unknown name.
 Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
+
+// The variables in which the ranks of a task differ, one map for each, all of the same names, which replace those of Rendered::env. Empty:
+// the task is one process, with those alone.
+std::vector<std::map<std::string, std::string>> rank_variables(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
 
 // The processes of a task that take part in its job's communication: RoleSpec::nproc_per_node, and 1 where that is 0.
 std::uint32_t ranks_of_task(const JobSpec& spec, const TaskId& task);

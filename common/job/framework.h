@@ -51,9 +51,9 @@ struct FrameworkRules {
   // Adds the variables that the framework's libraries read; dtrain's own variables and the user's come after them.
   void (*environment)(const JobSpec&, const ClusterView&, const TaskId&, std::map<std::string, std::string>&) =
       [](const JobSpec&, const ClusterView&, const TaskId&, std::map<std::string, std::string>&) {};
-  // The variables in which the ranks of one task differ; `rank`: their number within the task. Only for a task with several processes.
-  void (*rank_environment)(const JobSpec&, const ClusterView&, const TaskId&, std::uint32_t rank, std::map<std::string, std::string>&) =
-      [](const JobSpec&, const ClusterView&, const TaskId&, std::uint32_t, std::map<std::string, std::string>&) {};
+  // Adds the variables in which the ranks of one task differ, to one map for each. The job may have 10,000 tasks: they are counted once.
+  void (*rank_environment)(const JobSpec&, const ClusterView&, const TaskId&, std::vector<std::map<std::string, std::string>>&) =
+      [](const JobSpec&, const ClusterView&, const TaskId&, std::vector<std::map<std::string, std::string>>&) {};
   // True if dtrain starts the role's nprocPerNode ranks in each task; false: its command does, or there is one process.
   bool (*starts_ranks)(const RoleSpec&) = [](const RoleSpec&) { return false; };
   bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning

@@ -130,14 +130,29 @@ void add_environment(const JobSpec& spec, const ClusterView& cluster, const Task
   if (is_launcher(role->second)) add_torchrun(spec, cluster, role->second, world, env);
 }
 
-void add_rank_environment(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::uint32_t rank, Env& env) {
-  add_ranks(world_of(spec, cluster, task), rank, ranks_of_task(spec, task), env);
+void add_rank_environment(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::vector<Env>& ranks) {
+  const World world = world_of(spec, cluster, task);
+  const auto count = static_cast<std::uint32_t>(ranks.size());
+  for (std::uint32_t rank = 0; rank < count; ++rank) add_ranks(world, rank, count, ranks[rank]);
+}
+
+// A value of the user's would be the same for all ranks of a task.
+void check_variables_of_ranks(const std::string& path, const Env& env, std::vector<FileError>& errors) {
+  Env own;
+  add_ranks({}, 0, 1, own);
+  for (const auto& entry : own)
+    if (env.contains(entry.first))
+      errors.push_back({"conflict", "", 0, path + "." + entry.first, "is different for each of the ranks that nprocPerNode starts",
+                        "leave it out, or leave out nprocPerNode"});
 }
 
 void check_pytorch(const JobSpec& spec, std::vector<FileError>& errors) {
   check_usual_roles(spec, errors);
+  const bool any_ranks = std::ranges::any_of(spec.roles, [](const auto& entry) { return starts_ranks(entry.second); });
+  if (any_ranks) check_variables_of_ranks("spec.env", spec.env, errors);
   for (const auto& [name, role] : spec.roles) {
     const std::string path = "spec.roles." + name;
+    if (starts_ranks(role)) check_variables_of_ranks(path + ".env", role.env, errors);
     if (role_rules(spec.framework, name).serves)
       errors.push_back({"conflict", "", 0, path, "a pytorch job has no " + name + ": every process is a rank",
                         "call the role master, which has rank 0, or use framework: generic"});

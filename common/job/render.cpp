@@ -85,6 +85,16 @@ Status check_sizes(const Rendered& rendered, const TaskId& task) {
 
 }  // namespace
 
+std::vector<Env> rank_variables(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
+  const auto role = spec.roles.find(task.role);
+  const FrameworkRules& rules = rules_of(spec.framework);
+  std::vector<Env> ranks;
+  if (role == spec.roles.end() || !cluster.tasks.contains(task) || !rules.starts_ranks(role->second)) return ranks;
+  ranks.resize(ranks_of_task(spec, task));
+  rules.rank_environment(spec, cluster, task, ranks);
+  return ranks;
+}
+
 Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const TaskView& task) {
   const auto role = spec.roles.find(task.task.role);
   if (role == spec.roles.end() || !cluster.tasks.contains(task.task))
@@ -102,9 +112,6 @@ Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const T
   add_dtrain(spec, cluster, task, out.env);
   for (const Env* from : {&spec.env, &role->second.env})
     if (auto added = add_users(*from, renderer, out.env); !added) return fail(std::move(added.error()));
-  const FrameworkRules& rules = rules_of(spec.framework);
-  const std::uint32_t ranks = rules.starts_ranks(role->second) ? ranks_of_task(spec, task.task) : 0;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) rules.rank_environment(spec, cluster, task.task, rank, out.ranks.emplace_back());
   if (auto sized = check_sizes(out, task.task); !sized) return fail(std::move(sized.error()));
   return out;
 }

@@ -43,6 +43,16 @@ void StreamRequests::logs(const Request& e, const wire::LogsRequest& q, const Ca
   if (!known)
     return reply_error(c_, e,
                        {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task, "dtrainctl tasks " + q.job});
+  const auto task = std::ranges::find_if(job->tasks, is_task);
+  if (q.rank > 0 && task != job->tasks.end()) {
+    const auto role = job->spec.roles.find(task->first.role);
+    const std::uint32_t has = role == job->spec.roles.end() ? 0 : role->second.nproc_per_node;
+    const std::string ranks = has > 0 ? " has ranks 0 to " + std::to_string(has - 1) : " has no ranks of its own (nprocPerNode)";
+    if (q.rank > has)
+      return reply_error(c_, e,
+                         {ErrorCode::not_found, "could not read logs: task " + q.task + ranks,
+                          "a rank is counted within its task (LOCAL_RANK); without --rank the log of the task has all"});
+  }
   if (!caller.relayed_by && host_logs_.wanted(q, *job)) return host_logs_.open(e.connection, e.request, caller, q, job->id);
   streams_.open_log(e.connection, e.request, q, job->id);
 }

@@ -39,7 +39,7 @@ struct ShimSpec {
   User user;
   std::vector<std::string> argv;                          // argv[0] is looked up in env's PATH
   std::map<std::string, std::string> env;                 // DTRAIN_ATTEMPT is added per attempt by the shim
-  std::vector<std::map<std::string, std::string>> ranks;  // job::Rendered::ranks
+  std::vector<std::map<std::string, std::string>> ranks;  // job::rank_variables()
   std::string work_dir;
   std::uint16_t port = 0;          // tested by binding it before each start; 0: none
   std::string address;             // the address that port is on

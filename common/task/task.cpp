@@ -116,7 +116,7 @@ void Task::launch() {
   if (!rendered) return stage_failure(rendered.error());
   spec.argv = std::move(rendered->argv);
   spec.env = std::move(rendered->env);
-  spec.ranks = std::move(rendered->ranks);
+  spec.ranks = job::rank_variables(order_.context->spec, order_.context->cluster, view.task);
   lease_ = spec.lease;
   if (const std::string why = gate_.bind(spec, order_.gpu_nodes); !why.empty()) actions_.unbound(spec.id, why);
   enter(Phase::launching);

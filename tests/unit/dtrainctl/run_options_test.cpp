@@ -38,6 +38,8 @@ TEST(RunOptions, RanksMakeAPytorchJob) {
   EXPECT_EQ(worker.replicas, 4u);
   EXPECT_EQ(worker.nproc_per_node, 2u);
   EXPECT_EQ(worker.anti_affinity, "host");
+  options.nproc = "";
+  EXPECT_FALSE(job::parse_manifest(job_file_of(options, "/tmp"), {}).errors.empty()) << "an empty shell variable";
   options.nproc = "gpu";
   options.gpus = 8;
   EXPECT_EQ(job::parse_manifest(job_file_of(options, "/tmp"), {}).spec.roles.at("worker").nproc_per_node, 8u);

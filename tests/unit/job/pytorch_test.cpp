@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <chrono>
+
 #include "common/job/framework.h"
 #include "common/wire/codec.h"
 #include "tests/unit/job/support.h"
@@ -22,18 +24,22 @@ using Env = std::map<std::string, std::string>;
 
 JobSpec pytorch_job(const std::string& roles, const std::string& rest = "") { return parse_good(job_text(roles, rest, "pytorch")); }
 
-Rendered rendered(const JobSpec& spec, const ClusterView& view, const TaskId& task) {
+struct Started : Rendered {
+  std::vector<Env> ranks;
+};
+
+Started rendered(const JobSpec& spec, const ClusterView& view, const TaskId& task) {
   TaskView own;
   own.task = task;
   auto out = render(spec, view, own);
   EXPECT_TRUE(out) << (out ? "" : out.error().text());
-  return out ? *out : Rendered{};
+  return out ? Started{*out, rank_variables(spec, view, task)} : Started{};
 }
 
-Rendered rendered(const JobSpec& spec, const TaskId& task) { return rendered(spec, view_of(spec), task); }
+Started rendered(const JobSpec& spec, const TaskId& task) { return rendered(spec, view_of(spec), task); }
 
 // As the process of that rank within its task finds it.
-Env env_of(const Rendered& task, std::size_t rank) {
+Env env_of(const Started& task, std::size_t rank) {
   Env env = task.env;
   if (rank < task.ranks.size())
     for (const auto& [name, value] : task.ranks[rank]) env[name] = value;
@@ -85,7 +91,7 @@ TEST(Pytorch, RanksOfATaskFindWhatTorchrunsChildrenFind) {
   const JobSpec spec = pytorch_job("    worker: {replicas: 2, nprocPerNode: 2, command: [a]}\n", "  policy: {backoffLimit: 7}\n");
   ClusterView view = view_of(spec);
   view.generation = 3;
-  const Rendered task = rendered(spec, view, {"worker", 1});
+  const Started task = rendered(spec, view, {"worker", 1});
   ASSERT_EQ(task.ranks.size(), 2u);
   const Env env = env_of(task, 1);
   const std::map<std::string, std::string> expected = {
@@ -124,7 +130,7 @@ TEST(Pytorch, TorchrunReadsItsOptionsFromTheEnvironment) {
   for (const char* command : {"torchrun, train.py", "/usr/bin/torchrun, train.py", "python3, -m, torch.distributed.run, train.py"}) {
     const std::string text = std::string("command: [") + command + "]}\n";
     const JobSpec spec = pytorch_job("    master: {nprocPerNode: 2, " + text + "    worker: {replicas: 2, nprocPerNode: 2, " + text);
-    const Rendered task = rendered(spec, {"worker", 1});
+    const Started task = rendered(spec, {"worker", 1});
     EXPECT_EQ(values(task.env, names), "3 2 2 10.0.0.1 20000") << command;
     EXPECT_EQ(values(task.env, {"WORLD_SIZE", "GROUP_RANK"}), "6 2");
     EXPECT_TRUE(task.ranks.empty()) << "torchrun starts the ranks";
@@ -174,7 +180,18 @@ TEST(Pytorch, MistakesAreNamed) {
   EXPECT_THAT(only_error("    worker: {command: [a], nprocPerNode: 2}\n", "tensorflow"), HasSubstr("has no meaning for a tensorflow job"));
   EXPECT_THAT(only_error("    master: {replicas: 2, command: [a]}\n"), HasSubstr("at most one master"));
   EXPECT_THAT(only_error("    worker: {replicas: 2, minReplicas: 3, command: [a]}\n"), HasSubstr("minReplicas"));
+  EXPECT_THAT(only_error("    worker: {command: [a], nprocPerNode: 2, env: {LOCAL_RANK: 1}}\n"),
+              HasSubstr("env.LOCAL_RANK: is different for each"));
   EXPECT_THAT(only_error("    ps: {command: [a]}\n    worker: {command: [a]}\n"), HasSubstr("a pytorch job has no ps"));
+}
+
+// It is rendered on the agent's one thread: of a host's tasks at each start, of all tasks for a plan.
+TEST(Pytorch, ManyRanksCostNoMoreThanManyTasks) {
+  const JobSpec spec = pytorch_job("    worker: {replicas: 1000, nprocPerNode: 256, command: [a]}\n");
+  const ClusterView view = view_of(spec);
+  const auto begun = std::chrono::steady_clock::now();
+  for (std::uint32_t index = 0; index < 20; ++index) EXPECT_EQ(rendered(spec, view, {"worker", index}).ranks.size(), 256u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s) << "counting all tasks for each rank took 27 s for a thousand of them";
 }
 
 TEST(Pytorch, WhatIsProbablyNotMeantIsAWarning) {
@@ -268,7 +285,7 @@ RC_GTEST_PROP(Pytorch, EveryRankIsThereOnceAndAllMeetAtOneAddress, ()) {
   const std::vector<Process> all = numbered(spec, view);
   const TaskAddress& first = view.tasks.at(all.front().task);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const Rendered task = rendered(spec, view, all[rank].task);
+    const Started task = rendered(spec, view, all[rank].task);
     RC_ASSERT(task.ranks.empty() == (spec.roles.at(all[rank].task.role).nproc_per_node == 0));
     const Env env = env_of(task, all[rank].local);
     RC_ASSERT(env.at("RANK") == std::to_string(rank));

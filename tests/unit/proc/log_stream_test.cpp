@@ -110,6 +110,20 @@ TEST_F(LogStreamTest, LinesOfRanksStayWholeAndOneRankCanBeAskedFor) {
   EXPECT_EQ(read(query, {worker(1)}), "");
 }
 
+TEST_F(LogStreamTest, UnfinishedLinesOfManyRanksAreBounded) {
+  LogWriter log = writer(worker(1));
+  constexpr std::uint16_t kRanks = 256;
+  const std::string line(kPartialLineBytes - 1, 'x');
+  for (std::uint16_t rank = 1; rank <= kRanks; ++rank) log.write(line, 1, task::LogStream::out, 1000 + rank, rank);
+  Reader reader(dir_.path());
+  auto query = of_task();
+  query.follow = true;
+  reader.open(query, {worker(1)});
+  EXPECT_GE(reader.text().size(), kRanks * line.size() - kPartialBytesOfStream - line.size()) << "more than that is kept";
+  reader.update({worker(1)}, true);
+  EXPECT_EQ(reader.text().size(), kRanks * line.size());
+}
+
 TEST_F(LogStreamTest, OneTaskLatestAttemptUnchanged) {
   LogWriter log = writer(worker(1));
   log.write("old\n", 1);

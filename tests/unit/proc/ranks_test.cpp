@@ -101,6 +101,19 @@ TEST_F(Ranks, AStopReachesEveryMainProcess) {
   for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(log_of(rank), "stopped\n");
 }
 
+// A process that is born into a frozen tree would hold its shim up.
+TEST_F(Ranks, ThoseThatHaveNotBegunWaitWhileTheTaskIsFrozen) {
+  launch(ranks(limits::kRanksPerTask, "echo up > up$R; exec sleep 1000"));
+  world_->runner().start(id_, 1);
+  ASSERT_TRUE(until<node::AttemptStarted>());
+  world_->runner().freeze(id_, true);
+  ASSERT_TRUE(until<node::FreezeDone>());
+  const auto begun = world_->marked(id_.text()).size();
+  world_->runner().freeze(id_, false);
+  EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+  EXPECT_TRUE(world_->pump(sink, [&] { return world_->marked(id_.text()).size() == limits::kRanksPerTask; })) << begun << " had begun";
+}
+
 TEST_F(Ranks, AProgramThatDoesNotExist) {
   task::ShimSpec spec = ranks(3, "");
   spec.argv = {"dtrain-no-such-program"};
