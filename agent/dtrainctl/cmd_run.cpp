@@ -83,7 +83,7 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
 
 int cmd_run(Session& session, const RunOptions& given) {
   RunOptions options = given;
-  if (options.nproc == "gpu" && options.gpus == 0 && options.framework.empty()) {
+  if (options.nproc == "gpu" && options.gpus == 0) {
     const auto gpus = gpus_of_hosts(session, std::max(options.hosts, 1u));
     if (!gpus) return session.report(gpus.error());
     options.gpus = *gpus;
