@@ -2,7 +2,8 @@
 """One rank of a PyTorch job is killed with -9: the time until every rank has made its first step afterwards.
 
 Beside torchrun with the same script, in turns, each side alone on the machine while it is measured. The times are the ones that
-the ranks write themselves. `bare` is the same with ranks that meet over TCP and import nothing: what is dtrain's own part of it.
+the ranks write themselves. `bare` is the same with ranks that meet over TCP and import nothing: what is dtrain's own part of it. `warm` is
+with standbys (docs/warm-standby.md), each ready before the kill; the other side of dtrain is without.
 """
 import os
 import signal
@@ -73,10 +74,14 @@ class Side:
               "first step %d of %d ranks of %s; seen %s" % (incarnations, ranks, self.script, self.steps()), PATIENCE)
         return self.steps()
 
+    def wait_until_ready(self, number):
+        """For the kill of that number."""
+
     def kill_once(self, ranks, number):
         """Milliseconds from the kill to the last first step; the ranks are killed in turns."""
         before = self.wait(ranks, number)
         time.sleep(PAUSE_SECONDS)
+        self.wait_until_ready(number)
         killed = time.time()
         os.kill(before[number % ranks][-1][0], signal.SIGKILL)
         after = self.wait(ranks, number + 1)
@@ -86,10 +91,10 @@ class Side:
 
 
 class Ours(Side):
-    def __init__(self, bench, agent, name, script, ranks):
+    def __init__(self, bench, agent, name, script, ranks, warm="none"):
         super().__init__(bench, name, script)
         self.agent, self.name = agent, name
-        role = {"nprocPerNode": ranks, "command": ["/usr/bin/python3", self.script, self.directory]}
+        role = {"nprocPerNode": ranks, "warm": warm, "command": ["/usr/bin/python3", self.script, self.directory]}
         agent.do("submit", bench.job_file(name, {"worker": role}, framework="pytorch",
                                           policy={"restartBackoff": "0s", "failureThreshold": 0}))
 
@@ -97,6 +102,14 @@ class Ours(Side):
         job = common.job_of(self.agent, self.name)
         need(job["restarts"] == kills, "%d restarts were counted for %d kills" % (job["restarts"], kills))
         common.remove(self.agent, self.name)
+
+
+class Warm(Ours):
+    def __init__(self, *arguments):
+        super().__init__(*arguments, warm="auto")
+
+    def wait_until_ready(self, number):
+        until(lambda: self.agent.log().count("event=task.standby_ready") >= number, "standby %d" % number, PATIENCE)
 
 
 class Torchrun(Side):
@@ -122,6 +135,8 @@ def measure(bench, options):
         sides = {"dtrain": Ours(bench, agent, "ours-" + what, script, options.ranks)}
         sides["dtrain"].wait(options.ranks, 1)
         if with_peer:
+            sides["warm"] = Warm(bench, agent, "warm-" + what, script, options.ranks)
+            sides["warm"].wait(options.ranks, 1)
             sides["torchrun"] = Torchrun(bench, "peer-" + what, script, options.ranks)
             sides["torchrun"].wait(options.ranks, 1)
         times = {name: [] for name in sides}
@@ -131,8 +146,9 @@ def measure(bench, options):
             say("%s %d: %s" % (what, number, {name: round(t[-1]) for name, t in times.items()}))
         for side in sides.values():
             side.end(rounds)
-        report("gang", "%s: rank killed to first step of all %d" % (what, options.ranks), "ms", times["dtrain"],
-               *(("torchrun", times["torchrun"]) if with_peer else ()))
+        for name in times.keys() - {"torchrun"}:
+            report("gang", "%s: rank killed to first step of all %d" % (name if name == "warm" else what, options.ranks), "ms", times[name],
+                   *(("torchrun", times["torchrun"]) if with_peer else ()))
 
 
 def more_options(parser):

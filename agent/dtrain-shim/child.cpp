@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "agent/dtrain-shim/standbys.h"
 #include "agent/dtrain-shim/vfork_clone.h"
 
 namespace dtrain::shim {
@@ -45,6 +46,15 @@ void be_killed_first() {
   char sign = 0;
   if (fd >= 0 && read(fd, &sign, 1) == 1 && sign == '-') (void)!write(fd, "0", 1);
   if (fd >= 0) close(fd);
+}
+
+// A standby has the CPUs that the task leaves, and dies first of all. Only a shim that may take this back later does it.
+void be_last(const ChildPlan& plan) {
+  if ((plan.launch->header.flags & kSwitchUser) != 0) raw(SYS_setpriority, PRIO_PROCESS, 0, 19);
+  const int fd = open_file("/proc/self/oom_score_adj", O_WRONLY);
+  if (fd < 0) return;
+  (void)!write(fd, "1000", 4);
+  close(fd);
 }
 
 // CPUs of the task's own, and their memory first. A unit gets both from systemd (docs/shim.md). A refusal of the
@@ -139,6 +149,7 @@ void run_child(void* context) {
   // the nice value.)
   if (raw(SYS_getpriority, PRIO_PROCESS, 0) > 20) raw(SYS_setpriority, PRIO_PROCESS, 0, 0);
   be_killed_first();
+  if (plan.standby >= 0) be_last(plan);
   apply_limits(plan);
   take_cpus(*plan.launch);
   if ((h.flags & kSwitchUser) != 0 && (raw(SYS_setgroups, h.group_count, reinterpret_cast<long>(plan.launch->groups)) != 0 ||
@@ -149,6 +160,7 @@ void run_child(void* context) {
   if (raw(SYS_getppid) != plan.parent) _exit(126);
   umask(022);
   if (chdir(plan.launch->work_dir) != 0) give_up(plan, Step::enter_directory, errno);
+  if (plan.standby >= 0 && dup2(plan.standby, kStandbySocket) < 0) give_up(plan, Step::execute, errno);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -12,6 +12,7 @@ struct ChildPlan {
   int out = -1, err = -1;  // become stdout and stderr
   int cgroup = -1;         // directory of the task's v2 cgroup; -1 none
   int parent = 0;          // pid of the shim
+  int standby = -1;        // a standby's end of its socket, which becomes kStandbySocket; -1: it is the task
   // Result, written by the child: where it failed, if it did.
   volatile uint8_t step = 0;  // Step
   volatile int error = 0;

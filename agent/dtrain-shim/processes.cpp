@@ -2,8 +2,6 @@
 
 #include <signal.h>
 
-#include <initializer_list>
-
 #include "agent/dtrain-shim/child.h"
 
 namespace dtrain::shim {
@@ -11,7 +9,7 @@ namespace dtrain::shim {
 MainProcess Processes::table_[kMostRanks];
 char Processes::tails_[kMostRanks][kTailBytes];
 
-ProcessStart Processes::add(Launch& launch, int cgroup, int parent) {
+ProcessStart Processes::add(Launch& launch, Standbys& standbys, int cgroup, int parent) {
   ProcessStart start;
   table_[count_] = MainProcess{};
   int out[2], err[2];
@@ -32,7 +30,9 @@ ProcessStart Processes::add(Launch& launch, int cgroup, int parent) {
   plan.err = err[1];
   plan.cgroup = cgroup;
   plan.parent = parent;
-  const int pid = spawn(plan);
+  int pid = standbys.become(count_, launch, out[1], err[1]);
+  start.warm = pid > 0;
+  if (!start.warm) pid = spawn(plan);
   close(out[1]);
   close(err[1]);
   if (pid < 0) {
@@ -45,7 +45,6 @@ ProcessStart Processes::add(Launch& launch, int cgroup, int parent) {
   process.pid = pid;
   process.output[0] = out[0];
   process.output[1] = err[0];
-  process.tail_bytes = 0;
   for (const int fd : process.output) fcntl(fd, F_SETFL, O_NONBLOCK);
   start.step = plan.step;
   start.step_error = plan.error;

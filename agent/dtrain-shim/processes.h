@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/dtrain-shim/launch.h"
+#include "agent/dtrain-shim/standbys.h"
 #include "common/task/log_format.h"
 
 namespace dtrain::shim {
@@ -17,6 +18,7 @@ struct ProcessStart {
   int error = 0;  // errno: there is no such process
   uint8_t step = 0;
   int step_error = 0;  // as ChildPlan: the program was not executed, and the process is about to end
+  bool warm = false;   // it was a standby
 };
 
 class Processes {
@@ -28,8 +30,8 @@ class Processes {
   void keep_tail(uint32_t index, const char* bytes, size_t size);
 
   void begin() { count_ = 0; }
-  // Starts the next one, in the environment of its rank.
-  ProcessStart add(Launch& launch, int cgroup, int parent);
+  // Starts the next one, in the environment of its rank; or the standby of that rank becomes it.
+  ProcessStart add(Launch& launch, Standbys& standbys, int cgroup, int parent);
   // The process with that id, which has ended; count(): it is none of them.
   uint32_t take(int pid);
   bool any_left() const;

@@ -14,17 +14,18 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 6;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 7;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // Older versions. 1: without leases; such a shim, adopted by a newer agent, runs on without one, and so does a shim
 // that was launched without one (kLeased is not set). 2: without kUnit, which no agent of that version writes. 3:
 // without CPUs of its own: its attempts run on all CPUs, whatever the launch file says. 4: without grace for what
-// outlives the main process, and without kInterpret. 5: without ranks: one process, whatever the launch file says.
+// outlives the main process, and without kInterpret. 5: without ranks: one process, whatever the launch file says. 6: without standbys.
 
 inline constexpr size_t kStatusBytes = 256;   // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;    // = limits::kStderrTailBytes
 inline constexpr size_t kNotifyBytes = 4096;  // = limits::kNotifyMessageBytes
 inline constexpr size_t kPacketBytes = 8192;  // the largest packet of either side, with room to grow
+inline constexpr size_t kColdBytes = 96;      // of the reason why a standby was not used
 inline constexpr uint32_t kMostRanks = 256;   // = limits::kRanksPerTask
 inline constexpr uint32_t kRankVariables = 64;
 inline constexpr uint32_t kRlimits = 16;
@@ -147,6 +148,8 @@ inline constexpr uint16_t kFreezeFailed = 16;  // killed because it could not be
 inline constexpr uint16_t kLeased = 32;        // it runs under a lease
 inline constexpr uint16_t kLeaseFrozen = 64;   // frozen until a fresh grant comes; confirmed
 inline constexpr uint16_t kSuperseded = 128;   // the assignment belongs to another host or to nobody: nothing is ever started again
+inline constexpr uint16_t kStandsBy = 512;     // kStandby: all its processes are ready
+inline constexpr uint16_t kWarm = 1024;        // standbys became all processes of the attempt
 inline constexpr uint16_t kHostStops = 256;    // its host had asked the shim to end, at most kHostStopBound before the attempt ended
 
 // The state of the present attempt: sent to the agent at every change, and written to `state` and `exit`. The agent finds
@@ -178,9 +181,12 @@ struct Record {
   uint64_t epoch = 0;          // the highest of a coordinator that the shim has seen
   uint32_t rank = 0;           // one more than the rank whose failure ended the attempt; 0: none did. From here on: version 6
   uint32_t reserved = 0;
+  // Why a standby did not become what it should: of the attempt, or of those that this shim prepares. "": none failed. From here on:
+  // version 7
+  char cold[kColdBytes] = {};
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
-static_assert(sizeof(Record) == 144);
+static_assert(sizeof(Record) == 144 + kColdBytes);
 inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes;
 static_assert(kRecordBytes < kPacketBytes);
 
@@ -191,6 +197,7 @@ inline constexpr size_t kLaunchBytes = 8 << 20;               // larger: refused
 
 inline constexpr uint32_t kSwitchUser = 1;  // become uid, gid, groups
 inline constexpr uint32_t kSignalMain = 4;  // a stop that the shim passes on goes only to the main process
+inline constexpr uint32_t kStandby = 8;     // no assignment yet: its processes only prepare for one (docs/warm-standby.md)
 inline constexpr uint32_t kUnit = 2;        // the shim is a service of systemd: it is in its cgroups already, in
                                             // which the task's is to be made; its first connection is descriptor 0;
                                             // on SIGTERM it sends stop_signal to the task
@@ -244,7 +251,7 @@ struct LaunchHeader {
   uint32_t rank_count = 0;
   uint32_t rank_env_count = 0;
   uint32_t rank_env_offset = 0;
-  uint32_t reserved3 = 0;
+  uint32_t target = 0;  // index in argv of the first argument that a standby is given; 0: none can run it. From here on: version 7
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
 static_assert(sizeof(LaunchHeader) == 440);
@@ -274,7 +281,8 @@ inline bool read_launch_header(const void* bytes, size_t size, LaunchHeader& out
   return header <= size && read_struct(bytes, header, kLaunchV1Bytes, out) && out.magic == kLaunchMagic && out.total_bytes == size &&
          out.rlimit_count <= kRlimits && out.groups_offset <= size && out.group_count <= kGroups &&
          out.group_count <= (size - out.groups_offset) / sizeof(uint32_t) && out.cpus_offset <= size && out.cpu_bytes <= kCpuBytes &&
-         out.cpu_bytes <= size - out.cpus_offset && out.rank_count <= kMostRanks && out.rank_env_count <= kRankVariables;
+         out.cpu_bytes <= size - out.cpus_offset && out.rank_count <= kMostRanks && out.rank_env_count <= kRankVariables &&
+         (out.target == 0 || out.target < out.argv_count);
 }
 
 }  // namespace dtrain::shim

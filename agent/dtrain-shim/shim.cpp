@@ -36,6 +36,10 @@ bool Shim::run() {
     if (lease_) enforce_lease();
     for (int i = 0; i < count; ++i) {
       const uint64_t source = events[i].data.u64;
+      if (source >= kStandbyAnswer) {
+        standby_answered(static_cast<uint32_t>(source - kStandbyAnswer));
+        continue;
+      }
       if (source >= kOutput) {
         read_piece(static_cast<uint32_t>(source - kOutput) / 2, static_cast<int>((source - kOutput) % 2), kReadBytes);
         continue;
@@ -47,7 +51,8 @@ bool Shim::run() {
         case kNotify: read_notifications(); break;
         case kCgroup:
         case kLeaseTimer: break;  // handled before and after
-        case kOutput: break;      // handled above
+        case kOutput:
+        case kStandbyAnswer: break;  // handled above
       }
     }
     timers();
@@ -57,19 +62,12 @@ bool Shim::run() {
   }
   if (!stays_) remove_sockets();
   if (!stays_ || link_.fd() < 0 || dup2(link_.fd(), kBirthSocket) < 0) return false;
-  return syscall(SYS_close_range, kBirthSocket + 1, UINT32_MAX, 0) == 0;
+  return standbys_.close_others(kBirthSocket);
 }
 
 void Shim::remove_sockets() {
   unlink(kSocketFile);
   unlink(kNotifyFile);
-}
-
-// True if nothing would follow the shim into the next assignment: no v1 memory cgroup, no real-time priority of a lease,
-// no extra memory for a long launch file. A service belongs to one assignment, and a stopping host gets no more.
-bool Shim::may_stay() const {
-  return stay_asked_ && (launch_.header.flags & kUnit) == 0 && launch_.memory_cgroup[0] == '\0' && launch_.is_short() && !lease_ &&
-         host_stops_ns_ == 0 && link_.fd() >= 0;
 }
 
 int Shim::timeout_ms() const {
@@ -227,6 +225,8 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   record_.step = start.step;
   record_.error = start.step_error;
   record_.flags &= kLeased | kSuperseded;
+  note_cold();
+  if (start.warm) record_.flags |= kWarm;
   record_.pid = reply.pid = processes_.at(0).pid;
   record_.started_ns = reply.started_ns = wall_ns();
   record_.ended_ns = 0;
@@ -244,7 +244,8 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
 
 ProcessStart Shim::start_process() {
   const uint32_t index = processes_.count();
-  const ProcessStart start = processes_.add(launch_, tree_.cgroup_fd(), record_.shim_pid);
+  const ProcessStart start = processes_.add(launch_, standbys_, tree_.cgroup_fd(), record_.shim_pid);
+  if (processes_.count() == launch_.processes()) standbys_.dismiss();
   for (uint32_t stream = 0; stream < 2 && start.error == 0; ++stream)
     watch(processes_.at(index).output[stream], kOutput + 2 * index + stream, EPOLLIN);
   return start;
@@ -262,6 +263,11 @@ bool Shim::more_to_start() const { return processes_.count() < launch_.processes
 
 void Shim::start_next() {
   const ProcessStart start = start_process();
+  if (!start.warm && (record_.flags & kWarm) != 0) {
+    record_.flags &= static_cast<uint16_t>(~kWarm);
+    note_cold();
+    changed();
+  }
   if (start.error == 0 && start.step == 0) return;
   record_.step = start.error != 0 ? static_cast<uint8_t>(Step::execute) : start.step;
   record_.error = start.error != 0 ? start.error : start.step_error;
@@ -371,6 +377,7 @@ void Shim::attempt_ends(uint32_t index, int code, int signal) {
   record_.code = code;
   record_.signal = signal;
   last_process_ = index;
+  standbys_.dismiss();
   if (launch_.header.rank_count > 0 && (code != 0 || signal != 0)) record_.rank = index + 1;
   kill_due_ = kill_pause_ = 0;
 }

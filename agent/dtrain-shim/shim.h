@@ -10,6 +10,7 @@
 #include "agent/dtrain-shim/log_writer.h"
 #include "agent/dtrain-shim/notify.h"
 #include "agent/dtrain-shim/processes.h"
+#include "agent/dtrain-shim/standbys.h"
 #include "agent/dtrain-shim/tree.h"
 #include "common/task/lease.h"
 
@@ -25,7 +26,8 @@ class Shim {
   bool run();
 
  private:
-  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kCgroup, kLeaseTimer, kOutput };  // kOutput + 2 * process + stream
+  // kOutput + 2 * process + stream; kStandbyAnswer + its number
+  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kCgroup, kLeaseTimer, kOutput, kStandbyAnswer = kOutput + 2 * kMostRanks };
   using Open = bool (Shim::*)();
 
   // ---- set-up (shim_open.cpp)
@@ -39,6 +41,7 @@ class Shim {
   bool open_files();
   bool open_sockets();
   bool open_lease();
+  bool open_standbys();
   bool watch_agent();
   bool watch(int fd, uint64_t source, uint32_t events);
 
@@ -51,6 +54,8 @@ class Shim {
   bool starts_more() const;
   bool more_to_start() const;
   void start_next();
+  void note_cold();
+  void standby_answered(uint32_t index);
   Outcome freeze(const CommandPacket& command, bool& answer_now);
   void answer_freeze(Outcome outcome, int error);
   void new_connection();
@@ -124,6 +129,7 @@ class Shim {
   Record record_;
   char status_[kStatusBytes];
   Processes processes_;
+  Standbys standbys_;
 
   uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;

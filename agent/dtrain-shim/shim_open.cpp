@@ -22,8 +22,8 @@ constexpr size_t kSignalBytes = 8;  // of the kernel's set of signals
 bool Shim::open(const char* directory, const char* unit, bool again) {
   unit_ = unit;
   again_ = again;
-  static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch,  &Shim::join_cgroups,
-                                    &Shim::open_files,    &Shim::open_sockets, &Shim::open_lease};
+  static constexpr Open kSteps[] = {&Shim::become_daemon, &Shim::load_launch, &Shim::join_cgroups, &Shim::open_files,
+                                    &Shim::open_sockets,  &Shim::open_lease,  &Shim::open_standbys};
   ReplyPacket refusal;
   bool ok = chdir(directory) == 0;
   for (const Open step : kSteps) {

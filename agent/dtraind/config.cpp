@@ -258,6 +258,7 @@ void read_tasks(MapReader& root, Config& c, FileErrors& report) {
     map.parsed("cgroup", c.tasks.cgroup, parse_absolute_or_empty);
     map.boolean("cpuBinding", c.tasks.cpu_binding);
     map.boolean("allowRoot", c.tasks.allow_root);
+    map.boolean("standbys", c.tasks.standbys);
     map.texts("passEnv", c.tasks.pass_env);
     map.texts("devices", c.tasks.devices);
     for (const std::string& device : c.tasks.devices)

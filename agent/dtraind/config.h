@@ -67,6 +67,7 @@ struct Config {
     std::string cgroup;       // "": the agent's own
     bool cpu_binding = true;  // tasks that ask for whole CPUs get CPUs of their own
     bool allow_root = false;
+    bool standbys = true;  // beside tasks whose role has them (docs/warm-standby.md)
     std::vector<std::string> pass_env;
     std::vector<std::string> devices;              // devices that all tasks may open, besides those that training is known to need
     std::map<std::string, std::uint64_t> ulimits;  // filled with the defaults by load_config

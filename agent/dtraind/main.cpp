@@ -37,8 +37,10 @@ Start<Config> configure(const CommandLine& line) {
   return std::move(loaded->config);
 }
 
-Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim, Log& log) {
+Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim,
+                                                 const std::string& warm, Log& log) {
   proc::RunnerOptions options;
+  if (config.tasks.standbys) options.warm_path = warm;
   options.tasks_dir = layout.tasks();
   options.shim_path = shim;
   options.work_root = layout.work;
@@ -88,12 +90,13 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
     clean_up_dev(*layout, true);
     return report(failure);
   };
-  auto shim = find_helper("dtrain-shim");
+  auto shim = find_helper("dtrain-shim"), warm = find_helper("dtrain-warm.py");
   if (!shim) return start_failed(shim.error());
+  if (!warm) return start_failed(warm.error());
   proc::become_urgent();  // before it has threads and helpers, which inherit the priority
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
-  auto runner = make_runner(config, *layout, *shim, log);
+  auto runner = make_runner(config, *layout, *shim, *warm, log);
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});

@@ -17,8 +17,8 @@ class DirectLauncher final : public Launcher {
   bool started(const LaunchFile& launch) const override { return !launch.is_unit; }
   bool takes_spares() const override { return true; }
 
-  Status place(const task::ShimSpec& spec, LaunchFile& launch) override {
-    const auto made = cgroups_.create(spec.id.text(), spec.memory_bytes);
+  Status place(const task::ShimSpec& spec, const std::string& name, LaunchFile& launch) override {
+    const auto made = cgroups_.create(name, spec.memory_bytes);
     if (!made) return fail(made.error());
     launch.cgroup = made->v2;
     launch.memory_cgroup = made->memory;

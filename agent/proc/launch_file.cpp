@@ -51,8 +51,9 @@ bool read_text_at(std::string_view bytes, std::size_t at, std::string& out) { re
 Result<std::string> encode_launch(const LaunchFile& launch) {
   shim::LaunchHeader h;
   h.header_bytes = sizeof(h);
-  h.flags =
-      (launch.switch_user ? shim::kSwitchUser : 0) | (launch.is_unit ? shim::kUnit : 0) | (launch.signal_main ? shim::kSignalMain : 0);
+  h.flags = (launch.switch_user ? shim::kSwitchUser : 0) | (launch.is_unit ? shim::kUnit : 0) |
+            (launch.signal_main ? shim::kSignalMain : 0) | (launch.is_standby ? shim::kStandby : 0);
+  h.target = launch.target;
   h.stop_grace_ns = launch.stop_grace.count();
   h.stop_signal = launch.stop_signal;
   h.agent_uid = launch.agent_uid;
@@ -126,6 +127,8 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
   launch.switch_user = (h.flags & shim::kSwitchUser) != 0;
   launch.is_unit = (h.flags & shim::kUnit) != 0;
   launch.signal_main = (h.flags & shim::kSignalMain) != 0;
+  launch.is_standby = (h.flags & shim::kStandby) != 0;
+  launch.target = h.target;
   launch.stop_grace = Duration(h.stop_grace_ns);
   launch.stop_signal = h.stop_signal;
   launch.agent_uid = h.agent_uid;

@@ -38,6 +38,8 @@ struct LaunchFile {
   Duration stop_grace{0};           // and then the grace for processes that outlive the main one
   std::vector<std::uint32_t> cpus;  // CPUs of the task's own, below 8 * shim::kCpuBytes; empty: it may use all
   std::int32_t numa_node = -1;      // memory of this node is used first; -1: any
+  bool is_standby = false;          // the shim has no assignment yet: its processes prepare for one (standbys.h)
+  std::uint32_t target = 0;         // index in argv of the first argument that a standby is given; 0: none can run it
 };
 
 Result<std::string> encode_launch(const LaunchFile& launch);

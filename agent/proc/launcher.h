@@ -23,8 +23,9 @@ class Launcher {
   virtual bool takes_spares() const { return false; }
   // False: shims launched before must come up first.
   virtual bool has_room() const { return true; }
-  // Prepares the place of the assignment's processes, and writes it into `launch` before the shim reads that.
-  virtual Status place(const task::ShimSpec& spec, LaunchFile& launch) = 0;
+  // Prepares the place of the processes, and writes it into `launch` before the shim reads that. `name`: of the place, its own; that of an
+  // assignment is spec.id.text().
+  virtual Status place(const task::ShimSpec& spec, const std::string& name, LaunchFile& launch) = 0;
   // Starts the shim with the launch file in `directory`. `theirs`: its end of its first connection. Returns its
   // pidfd, or an empty one if it is another process's child: then on_answer() follows, and the shim reports its pid.
   virtual Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) = 0;

@@ -31,6 +31,7 @@ struct RunnerOptions {
   std::string tasks_dir;  // absolute; created when missing
   std::string shim_path;  // absolute path of dtrain-shim
   std::string work_root;  // StageDirs::work_root; "": tasks are given no TMPDIR
+  std::string warm_path;  // absolute path of dtrain-warm.py; "": no standbys (standbys.h)
   std::uint64_t log_file_bytes = 64ull << 20;
   std::uint32_t log_files = 8;
   std::string cgroup;                            // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own

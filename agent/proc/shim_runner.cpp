@@ -20,8 +20,10 @@
 #include "agent/proc/shm_watch.h"
 #include "agent/proc/spare_shims.h"
 #include "agent/proc/stage_work.h"
+#include "agent/proc/standbys.h"
 #include "agent/proc/systemd_launcher.h"
 #include "agent/proc/tracked_shim.h"
+#include "common/job/warm.h"
 
 namespace dtrain::proc {
 
@@ -52,7 +54,9 @@ std::string hex(std::uint64_t number) {
 
 class ShimRunner final : public Runner {
  public:
-  explicit ShimRunner(RunnerOptions options) : options_(std::move(options)) {
+  explicit ShimRunner(RunnerOptions options)
+      : options_(std::move(options)),
+        standbys_(options_, launchers_, poller_, [this](node::StandbyReport report) { events_.push_back(std::move(report)); }) {
     poller_.add(wake_.fd(), kWakeTag);
     if (shm_.fd() >= 0) poller_.add(shm_.fd(), kShmTag);
   }
@@ -87,7 +91,8 @@ class ShimRunner final : public Runner {
   TrackedShim& track(const AssignmentId& id);
   Status try_launch(const task::ShimSpec& spec, TrackedShim& shim, Launcher& launcher);
   Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim, Launcher& launcher);
-  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, Launcher& launcher, bool directory_is_new);
+  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new);
+  bool launch_warm(const task::ShimSpec& spec, LaunchFile launch, TrackedShim& shim);
   void settle(const TrackedShim& shim, int pid);
   void poll_once();
   void pass_time();
@@ -106,6 +111,7 @@ class ShimRunner final : public Runner {
   TrackedShim::Events events_;
   SpareShims spare_;
   ShmWatch shm_;
+  Standbys standbys_;
   std::uint64_t last_handle_ = 0;
   std::map<AssignmentId, std::uint64_t> handles_;
   std::map<std::uint64_t, TrackedShim> shims_;
@@ -124,7 +130,8 @@ TrackedShim& ShimRunner::track(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- launching
 
-Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim, Launcher& launcher, bool directory_is_new) {
+// All but its place.
+Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new) {
   LaunchFile launch;
   const auto user = account::find_user(spec.user);
   if (!user) return fail(user.error());
@@ -157,7 +164,6 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
       return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
     launch.notify = "@dtrain/" + hex(random);
   }
-  if (const Status placed = launcher.place(spec, launch); !placed) return fail(placed.error());
   launch.signal_main = spec.signal_to == job::SignalTo::main;
   launch.stop_grace = spec.stop_grace;
   launch.lease = spec.lease;
@@ -184,13 +190,34 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
 Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim, Launcher& launcher) {
   const auto is_new = make_passable_directory(shim.directory());
   if (!is_new) return fail(is_new.error());
-  const auto launch = plan(spec, shim, launcher, *is_new);
+  auto launch = plan(spec, shim, *is_new);
   if (!launch) return fail(launch.error());
+  if (launch_warm(spec, *launch, shim)) return {};
+  if (const Status placed = launcher.place(spec, spec.id.text(), *launch); !placed) return placed;
+  standbys_.launched(spec, *launch);
   if (const Status begun = begin(spec, *launch, shim, launcher); !begun) {
     cgroup_remove({launch->cgroup, launch->memory_cgroup});
     return begun;
   }
   return {};
+}
+
+// In the place of its standby, which serves it. False: there is none.
+bool ShimRunner::launch_warm(const task::ShimSpec& spec, LaunchFile launch, TrackedShim& shim) {
+  const LaunchFile* const standby = standbys_.waits_for(spec);
+  if (standby == nullptr) return false;
+  launch.cgroup = standby->cgroup;
+  launch.memory_cgroup = standby->memory_cgroup;
+  launch.is_unit = standby->is_unit;
+  launch.stop_signal = standby->stop_signal;
+  launch.target = job::python_target(spec.argv);
+  const auto bytes = encode_launch(launch);
+  if (!bytes || !replace_file(shim.directory() + "/" + shim::kLaunchFile, *bytes)) return false;
+  auto process = standbys_.take(spec.id, shim.directory(), boot_now());
+  if (!process) return false;
+  shim.launched(std::move(*process), launch, boot_now());
+  standbys_.launched(spec, launch);
+  return true;
 }
 
 Status ShimRunner::begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim, Launcher& launcher) {
@@ -334,6 +361,9 @@ std::vector<task::FoundShim> ShimRunner::list() {
     // An earlier agent may have ordered it just before it ended.
     if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) settle(shim, 0);
   }
+  std::vector<std::string> in_use;
+  for (const auto& [handle, shim] : shims_) in_use.push_back(shim.launch_file().cgroup);
+  standbys_.clear(in_use);
   for (const auto& shim : found) forget_if_gone(shim.id);
   wake();
   return found;
@@ -351,6 +381,10 @@ void ShimRunner::poll_once() {
       ask_launchers();
       continue;
     }
+    if (tag % TrackedShim::kTags == TrackedShim::kStandbyTag) {
+      standbys_.ready(tag / TrackedShim::kTags, boot_now());
+      continue;
+    }
     const auto shim = shims_.find(tag / TrackedShim::kTags);
     if (shim == shims_.end()) continue;
     if (tag % TrackedShim::kTags == TrackedShim::kSocketTag) shim->second.socket_ready(boot_now());
@@ -365,6 +399,7 @@ void ShimRunner::enforce_leases() {
 
 void ShimRunner::ask_launchers() {
   launchers_.dispatch([this](const AssignmentId& id, const std::string& cgroup, std::optional<Error> refusal) {
+    if (standbys_.answered(cgroup, refusal, boot_now())) return;
     TrackedShim* shim = find(id);
     if (shim != nullptr && shim->launch_file().cgroup == cgroup) shim->launch_answered(std::move(refusal), boot_now());
   });
@@ -387,11 +422,12 @@ void ShimRunner::pass_time() {
   const Instant now = boot_now();
   if (now >= launchers_.deadline()) ask_launchers();
   spare_.pass_time(now);
+  standbys_.pass_time(now);
   for (auto& [handle, shim] : shims_) shim.time_passed(now);
 }
 
 Instant ShimRunner::deadline() const {
-  Instant first = std::min(launchers_.deadline(), spare_.deadline());
+  Instant first = std::min({launchers_.deadline(), spare_.deadline(), standbys_.deadline()});
   for (const auto& [handle, shim] : shims_) first = std::min(first, shim.deadline());
   return first;
 }
@@ -408,12 +444,19 @@ void ShimRunner::dispatch(EventSink& sink) {
   now.swap(events_);
   std::vector<AssignmentId> ended;
   for (const node::Event& event : now) {
-    if (const auto* gone = std::get_if<node::ShimGone>(&event)) ended.push_back(gone->id);
-    if (const auto* exited = std::get_if<node::AttemptExited>(&event))
+    if (const auto* gone = std::get_if<node::ShimGone>(&event)) {
+      ended.push_back(gone->id);
+      standbys_.gone(gone->id, boot_now());
+    }
+    if (const auto* exited = std::get_if<node::AttemptExited>(&event)) {
       if (const TrackedShim* shim = find(exited->id)) remove_made(*shim);
-    if (const auto* started = std::get_if<node::AttemptStarted>(&event))
+      standbys_.exited(exited->id, exited->exit.success(), boot_now());
+    }
+    if (const auto* started = std::get_if<node::AttemptStarted>(&event)) {
       if (const TrackedShim* shim = find(started->id))
         if (Launcher* launcher = launchers_.that_started(shim->launch_file())) launcher->began(shim->launch_file(), started->pid);
+      standbys_.started(started->id, handles_.contains(started->id) ? handles_.at(started->id) : 0, boot_now());
+    }
     if (const auto* up = std::get_if<node::ShimUp>(&event)) {
       if (!up->result) ended.push_back(up->id);
       // Refused because another one is being launched: the other one is not refused.

@@ -19,6 +19,8 @@ namespace {
 constexpr Duration kFirstPause = 2ms;  // between looks whether one has ended; doubled
 constexpr Duration kLastPause = 1s;
 
+}  // namespace
+
 bool serve(const UniqueFd& socket, const std::string& directory) {
   shim::CommandPacket command;
   command.command = static_cast<std::uint16_t>(shim::Command::serve);
@@ -32,8 +34,6 @@ bool has_ended(const UniqueFd& pidfd) {
   siginfo_t info{};
   return ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG) != 0 || info.si_pid != 0;
 }
-
-}  // namespace
 
 void kill_process(const UniqueFd& pidfd) {
   if (pidfd) ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);

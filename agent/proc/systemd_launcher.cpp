@@ -96,7 +96,7 @@ class SystemdLauncher final : public Launcher {
 
   bool started(const LaunchFile& launch) const override { return launch.is_unit; }
   bool has_room() const override { return starting_.size() < kMostStarting; }
-  Status place(const task::ShimSpec& spec, LaunchFile& launch) override;
+  Status place(const task::ShimSpec& spec, const std::string& name, LaunchFile& launch) override;
   Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile& launch, UniqueFd theirs) override;
   void settled(const LaunchFile& launch, int pid) override;
   void dispatch(const OnAnswer& on_answer) override;
@@ -130,7 +130,7 @@ class SystemdLauncher final : public Launcher {
 };
 
 // systemd makes the groups. In that of version 1 the shim finds itself and looks for kills by the kernel.
-Status SystemdLauncher::place(const task::ShimSpec& spec, LaunchFile& launch) {
+Status SystemdLauncher::place(const task::ShimSpec& spec, const std::string&, LaunchFile& launch) {
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
     return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));

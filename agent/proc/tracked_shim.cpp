@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 #include "agent/base/small_file.h"
@@ -265,6 +266,11 @@ void TrackedShim::report_froze(bool frozen) {
 void TrackedShim::notify(const ShimRecord& record) {
   const bool same = record.fixed.attempt == last_.fixed.attempt;
   const auto news = [&](std::uint16_t flag) { return record.has(flag) && !(same && last_.has(flag)); };
+  if (record.has(shim::kWarm) && !(same && last_.has(shim::kWarm)))
+    events_.push_back(node::StandbyReport{id_, node::StandbyReport::News::used, ""});
+  if (record.fixed.cold[0] != '\0' && std::strncmp(record.fixed.cold, last_.fixed.cold, sizeof(record.fixed.cold)) != 0)
+    events_.push_back(node::StandbyReport{id_, node::StandbyReport::News::failed,
+                                          std::string(record.fixed.cold, ::strnlen(record.fixed.cold, sizeof(record.fixed.cold)))});
   node::Notified event{id_, record.fixed.attempt, news(shim::kReady), false, news(shim::kStopping), std::nullopt};
   event.watchdog = record.fixed.watchdogs != (same ? last_.fixed.watchdogs : 0);
   if (record.fixed.statuses != (same ? last_.fixed.statuses : 0)) event.status = record.status;

@@ -22,7 +22,7 @@ class TrackedShim {
  public:
   using Events = std::deque<node::Event>;
   // Which of a shim's descriptors a poller tag means; tag = handle * kTags + this.
-  enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kTags = 4 };
+  enum Tag : std::uint64_t { kSocketTag = 0, kPidTag = 1, kStandbyTag = 2, kTags = 4 };
 
   TrackedShim(AssignmentId id, std::string directory, std::uint64_t handle, Epoll& poller, SpareShims& spare, Events& events)
       : id_(std::move(id)), directory_(std::move(directory)), handle_(handle), poller_(poller), spare_(spare), events_(events) {}

@@ -57,6 +57,7 @@ struct FrameworkRules {
   // True if dtrain starts the role's nprocPerNode ranks in each task; false: its command does, or there is one process.
   bool (*starts_ranks)(const RoleSpec&) = [](const RoleSpec&) { return false; };
   bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning
+  bool warm = false;            // whether its Python programs have standbys unless the job says otherwise
   // Reports mistakes that are specific to the framework, and what is allowed but probably not meant.
   void (*check)(const JobSpec&, std::vector<FileError>&) = [](const JobSpec&, std::vector<FileError>&) {};
   void (*warn)(const JobSpec&, std::vector<std::string>&) = [](const JobSpec&, std::vector<std::string>&) {};

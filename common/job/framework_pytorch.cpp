@@ -186,6 +186,7 @@ const FrameworkRules kPytorch{.roles = kPytorchRoles,
                               .rank_environment = add_rank_environment,
                               .starts_ranks = starts_ranks,
                               .ranks_in_tasks = true,
+                              .warm = true,
                               .check = check_pytorch,
                               .warn = warn_pytorch};
 

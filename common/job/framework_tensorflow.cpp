@@ -132,6 +132,7 @@ const FrameworkRules kTensorflow{.roles = kRoles,
                                  .collective = Collective::without_servers,
                                  .scales_alone = worker_scales_alone,
                                  .environment = add_tf_config,
+                                 .warm = true,
                                  .check = check,
                                  .warn = warn};
 

@@ -83,6 +83,7 @@ struct RoleSpec {
   std::int32_t stop_signal = 15;
   SignalTo signal_to = SignalTo::all;  // which of a task's processes get the stop signal and the signal before the deadline
   Duration start_timeout{0};           // a task that is not Running (with notify: ready) by then is killed; 0: off
+  std::vector<std::string> warm;       // what a standby imports: {"auto"}, {"none"} or modules; empty: as the framework has it
   std::uint32_t nproc_per_node = 0;    // processes (ranks) that each task runs; 0: one, which is not told of ranks within its task
   template <class V>
   void fields(V& v) {
@@ -104,6 +105,7 @@ struct RoleSpec {
     v("signal_to", signal_to);
     v("start_timeout", start_timeout);
     v("nproc_per_node", nproc_per_node, wire::Since{3});
+    v("warm", warm, wire::Since{3});
   }
 };
 

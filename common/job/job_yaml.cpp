@@ -10,6 +10,7 @@
 #include "common/job/manifest_input.h"
 #include "common/job/names.h"
 #include "common/job/quantity.h"
+#include "common/job/warm.h"
 
 namespace dtrain::job {
 
@@ -99,6 +100,8 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.word("signalTo", role.signal_to);
   w.duration("startTimeout", role.start_timeout);
   if (role.nproc_per_node > 0) w.number("nprocPerNode", role.nproc_per_node);
+  if (const std::string first = role.warm.empty() ? "" : role.warm.front(); first == kWarmAuto || first == kWarmNone) w.line("warm", first);
+  else if (!first.empty()) w.line("warm", list(role.warm));
   w.close();
 }
 

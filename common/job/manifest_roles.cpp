@@ -4,6 +4,8 @@
 #include "common/job/framework.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/quantity.h"
+#include "common/job/text.h"
+#include "common/job/warm.h"
 
 namespace dtrain::job {
 
@@ -57,6 +59,25 @@ void read_nproc(MapReader& role, const YamlNode& node, const Resources& resource
   out = std::max(of_gpus > 0 ? of_gpus : cpus, 1u);
 }
 
+// auto, none, or the modules that a standby imports.
+void read_warm(MapReader& role, const YamlNode& node, FileErrors& report, std::vector<std::string>& out) {
+  const std::string path = role.path("warm");
+  if (node.kind == Kind::sequence) {
+    role.texts("warm", out);
+    if (out.empty()) report.add("out-of-range", path, "must name a module", "use none for no standby");
+    if (out.size() > limits::kWarmModules)
+      report.add("limit", path, "must have at most " + std::to_string(limits::kWarmModules) + " modules");
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!is_module_name(out[i]) || out[i] == kWarmAuto || out[i] == kWarmNone)
+        report.add("out-of-range", item_path(path, i), "must be the name of a Python module, not " + in_quotes(out[i]),
+                   "auto and none stand alone: warm: auto");
+    return;
+  }
+  if (node.kind != Kind::scalar || (node.text != kWarmAuto && node.text != kWarmNone))
+    return report.add("wrong-type", path, "must be auto, none, or a list of modules such as [torch, numpy]");
+  out = {node.text};
+}
+
 }  // namespace
 
 bool is_exclusive_role(Framework framework, std::string_view role) { return role_rules(framework, role).exclusive; }
@@ -87,6 +108,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   map.word("signalTo", out.signal_to);
   map.duration("startTimeout", out.start_timeout);
   if (const YamlNode* nproc = map.node("nprocPerNode")) read_nproc(map, *nproc, out.resources, report, out.nproc_per_node);
+  if (const YamlNode* warm = map.node("warm")) read_warm(map, *warm, report, out.warm);
   map.done();
 }
 

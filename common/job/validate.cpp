@@ -15,6 +15,7 @@
 #include "common/job/templates.h"
 #include "common/job/text.h"
 #include "common/job/validate_policy.h"
+#include "common/job/warm.h"
 
 namespace dtrain::job {
 
@@ -323,6 +324,9 @@ std::vector<std::string> warnings_about(const JobSpec& spec) {
         "copies");
   if (spec.policy.signal_before_deadline && !spec.policy.active_deadline)
     out.push_back("spec.policy.signalBeforeDeadline: without activeDeadlineSeconds it is never sent");
+  for (const auto& [name, role] : spec.roles)
+    if (!role.warm.empty() && role.warm.front() != kWarmNone && python_target(role.command) == 0)
+      out.push_back("spec.roles." + name + ".warm: its command is not python3 with a script or a module, so nothing can stand by for it");
   rules_of(spec.framework).warn(spec, out);
   return out;
 }

@@ -170,6 +170,13 @@ struct LeaseAsked {
   AttemptNumber attempt = 0;
   std::uint64_t nonce = 0;
 };
+// News of a task's standby (docs/warm-standby.md): it waits, it became the attempt, or it cannot. A launch without one is as good.
+struct StandbyReport {
+  enum class News : unsigned char { ready, used, failed };
+  AssignmentId id;
+  News news = News::ready;
+  std::string cause;  // of its failure
+};
 // The task's lease ran out and the task is frozen, or a new lease came and the task runs again.
 struct LeaseFroze {
   AssignmentId id;
@@ -301,7 +308,7 @@ struct Stopping {};  // SIGTERM: this node takes leave of the others; tasks run 
 
 using EventAlternatives =
     std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound, Staged, ShimUp,
-                 AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, Notified,
+                 AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, StandbyReport, Notified,
                  CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped,
                  LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled,
                  GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;

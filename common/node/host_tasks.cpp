@@ -192,6 +192,16 @@ void HostTasks::attempt_exited(const AttemptExited& e) {
   with_task(e.id, [&](task::Task& t) { t.attempt_exited(c_.now.boot, e.attempt, fitness_.explained(e)); });
 }
 
+void HostTasks::standby_reported(const StandbyReport& e) {
+  switch (e.news) {
+    case StandbyReport::News::ready: return c_.log.write(LogLevel::info, "task.standby_ready", {{"task", e.id.text()}});
+    case StandbyReport::News::used: return c_.log.write(LogLevel::info, "task.warm_start", {{"task", e.id.text()}});
+    case StandbyReport::News::failed:
+      return c_.log.write(LogLevel::info, "task.no_standby",
+                          {{"task", e.id.text()}, {"reason", e.cause}, {"next", "nothing: it starts without one"}});
+  }
+}
+
 void HostTasks::shim_gone(const ShimGone& e) {
   if (tasks_ && !c_.storage_failed) tasks_->shim_gone(c_.now.boot, e.id);
 }

@@ -222,6 +222,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const FreezeDone& e) { n.tasks.freeze_done(e); }
     void operator()(const LeaseAsked& e) { n.tasks.lease_asked(e); }
     void operator()(const LeaseFroze& e) { n.tasks.lease_froze(e); }
+    void operator()(const StandbyReport& e) { n.tasks.standby_reported(e); }
     void operator()(const JobFilesRemoved& e) { n.tasks.files_removed(e); }
     void operator()(const Notified& e) { n.tasks.notified(e); }
     void operator()(const CheckpointsScanned& e) {

@@ -56,6 +56,7 @@ struct ShimSpec {
   std::int32_t numa_node = -1;                   // memory of this NUMA node is used first; -1: any
   std::optional<std::vector<OwnGpu>> own_gpus;   // the only GPUs that it may open; nullopt: it may open all
   job::SignalTo signal_to = job::SignalTo::all;  // who gets the stop signal that the shim passes on
+  std::vector<std::string> warm;                 // what its standby imports: job::warm_of()
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -79,6 +80,7 @@ struct ShimSpec {
     v("numa_node", numa_node);
     v("own_gpus", own_gpus);
     v("signal_to", signal_to);
+    v("warm", warm);
   }
 };
 

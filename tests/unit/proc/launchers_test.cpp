@@ -25,7 +25,7 @@ class BoxLauncher final : public Launcher {
   bool takes(const task::ShimSpec& spec) const override { return spec.env.count(kBox) != 0; }
   bool started(const LaunchFile& launch) const override { return launch.env.count(kBox) != 0; }
   bool has_room() const override { return seen_.room; }
-  Status place(const task::ShimSpec&, LaunchFile&) override { return {}; }
+  Status place(const task::ShimSpec&, const std::string&, LaunchFile&) override { return {}; }
   Result<UniqueFd> launch(const task::ShimSpec& spec, const std::string& directory, const LaunchFile&, UniqueFd theirs) override {
     seen_.launched.push_back(spec.id.text());
     return spawn_shim(shim_path_, directory, "", std::move(theirs));

@@ -1,0 +1,304 @@
+#include "agent/proc/standbys.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+
+#include "agent/base/small_file.h"
+#include "agent/dtrain-shim/standbys.h"
+#include "agent/proc/assignment_dir.h"
+#include "agent/proc/cgroup.h"
+#include "agent/proc/tracked_shim.h"
+#include "common/job/warm.h"
+
+namespace dtrain::proc {
+
+namespace {
+
+constexpr const char* kDirectoryPrefix = "standby.";  // below tasks_dir, followed by AssignmentId::text()
+constexpr Duration kFirstBuryPause = 2ms, kLastBuryPause = 1s;
+constexpr int kStandbyPackets = 16;
+
+// Bytes that could be had without swapping; nullopt: not known.
+std::optional<std::uint64_t> available_memory() {
+  std::istringstream lines(read_small_file("/proc/meminfo").value_or(""));
+  std::string name;
+  std::uint64_t kib = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (std::istringstream words(line); words >> name >> kib && name == "MemAvailable:") return kib << 10;
+  return std::nullopt;
+}
+
+bool memory_is_short() { return available_memory().value_or(kLeastMemory) < kLeastMemory; }
+
+// Whether what was prepared for the one can run the other: interpreter, options and target, user, and the place on the host.
+bool is_alike(const task::ShimSpec& one, const task::ShimSpec& other) {
+  const std::uint32_t target = job::python_target(one.argv);
+  if (target == 0 || target != job::python_target(other.argv)) return false;
+  const std::size_t same = std::min(one.argv.size(), std::size_t{target} + (one.argv[target] == "-m" ? 2 : 1));
+  return other.argv.size() >= same &&
+         std::equal(one.argv.begin(), one.argv.begin() + static_cast<std::ptrdiff_t>(same), other.argv.begin()) && one.warm == other.warm &&
+         one.user.name == other.user.name && one.user.uid == other.user.uid && one.ranks.size() == other.ranks.size() &&
+         one.memory_bytes == other.memory_bytes && one.cpu_millis == other.cpu_millis && one.cpus == other.cpus &&
+         one.numa_node == other.numa_node && one.own_gpus == other.own_gpus;
+}
+
+}  // namespace
+
+void Standbys::clear(const std::vector<std::string>& in_use) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(options_.tasks_dir, error), end; !error && at != end; at.increment(error)) {
+    if (!at->path().filename().string().starts_with(kDirectoryPrefix)) continue;
+    Ending ending;
+    ending.directory = at->path().string();
+    if (const auto launch = read_launch(ending.directory)) ending.launch = *launch;
+    // One that serves an assignment has left this directory and keeps its cgroup.
+    if (std::ranges::count(in_use, ending.launch.cgroup) > 0) ending.launch.cgroup.clear();
+    ending_.push_back(std::move(ending));
+  }
+}
+
+Standbys::Entry* Standbys::find(const AssignmentId& id) {
+  const auto found = entries_.find({id.job, id.task});
+  return found != entries_.end() && found->second.spec.id == id ? &found->second : nullptr;
+}
+
+std::size_t Standbys::count() const {
+  return static_cast<std::size_t>(std::ranges::count_if(entries_, [](const auto& entry) { return entry.second.state != State::none; }));
+}
+
+// ---------------------------------------------------------------- assignments
+
+void Standbys::launched(const task::ShimSpec& spec, const LaunchFile& launch) {
+  const Key key{spec.id.job, spec.id.task};
+  if (const auto old = entries_.find(key); old != entries_.end()) {
+    end(old->second, Instant{});
+    entries_.erase(old);
+  }
+  // Without a cgroup the processes of a task are found by their first environment, which is then another's.
+  if (options_.warm_path.empty() || spec.warm.empty() || launch.cgroup.empty() || job::python_target(spec.argv) == 0) return;
+  Entry& entry = entries_[key];
+  entry.spec = spec;
+  entry.task = launch;
+}
+
+void Standbys::started(const AssignmentId& id, std::uint64_t handle, Instant now) {
+  Entry* entry = find(id);
+  if (entry == nullptr) return;
+  entry->runs = true;
+  entry->handle = handle;
+  if (entry->state == State::none) entry->due = now + kStandbyAfter;
+}
+
+void Standbys::exited(const AssignmentId& id, bool success, Instant now) {
+  Entry* entry = find(id);
+  if (entry == nullptr) return;
+  entry->runs = false;
+  if (entry->state == State::none) entry->due = kNever;
+  if (!success) return;
+  end(*entry, now);
+  entry->due = kNever;
+}
+
+void Standbys::gone(const AssignmentId& id, Instant now) {
+  Entry* entry = find(id);
+  if (entry == nullptr) return;
+  entry->runs = false;
+  // What is not ready when it is needed never was of use.
+  if (entry->state == State::waits) entry->due = now + kStandbyStays;
+  else entry->due = now;
+}
+
+const LaunchFile* Standbys::waits_for(const task::ShimSpec& spec) const {
+  const auto found = entries_.find({spec.id.job, spec.id.task});
+  if (found == entries_.end() || found->second.state != State::waits || !is_alike(found->second.spec, spec)) return nullptr;
+  return &found->second.launch;
+}
+
+std::optional<ShimProcess> Standbys::take(const AssignmentId& id, const std::string& directory, Instant now) {
+  Entry& entry = entries_.at({id.job, id.task});
+  if (directory.size() <= entry.directory.size() && serve(entry.process.socket, directory)) {
+    std::error_code ignored;
+    std::filesystem::remove_all(entry.directory, ignored);
+    entry.state = State::none;
+    return std::move(entry.process);
+  }
+  fail(entry, "it is gone", now);
+  return std::nullopt;
+}
+
+// ---------------------------------------------------------------- a standby
+
+// As the task, but for what is an assignment's alone.
+Status Standbys::start(Entry& entry, Instant now) {
+  Launcher* const launcher = launchers_.that_started(entry.task);
+  if (launcher == nullptr) return dtrain::fail(ErrorCode::unavailable, "its launcher is gone");
+  if (!launcher->has_room()) {
+    entry.due = now + kStandbyAfter;
+    return {};
+  }
+  const std::string name = kDirectoryPrefix + entry.spec.id.text();
+  entry.directory = options_.tasks_dir + "/" + name;
+  if (const auto made = make_passable_directory(entry.directory); !made) return dtrain::fail(made.error());
+  LaunchFile& launch = entry.launch = entry.task;
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return dtrain::fail(ErrorCode::io, "no randomness: " + cause_of(errno));
+  launch.notify = "@dtrain/standby-" + std::to_string(random);
+  launch.argv = job::warm_argv(entry.spec.argv, entry.spec.warm, options_.warm_path, shim::kStandbySocket);
+  launch.is_standby = true;
+  launch.target = 0;
+  launch.port = 0;
+  launch.lease = {};
+  launch.last_attempt = 0;
+  launch.first_log = 0;
+  if (const Status placed = launcher->place(entry.spec, name, launch); !placed) return placed;
+  entry.settled = false;
+  entry.state = State::preparing;  // from here on there is something to end
+  entry.due = now + kStandbyBound;
+  memory_at_ = std::min(memory_at_, now + kMemoryPause);
+  const auto bytes = encode_launch(launch);
+  if (!bytes) return dtrain::fail(bytes.error());
+  if (const Status written = replace_file(entry.directory + "/" + shim::kLaunchFile, *bytes); !written) return written;
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+    return dtrain::fail(ErrorCode::io, "no socket: " + cause_of(errno));
+  entry.link = ShimLink(UniqueFd(pair[0]));
+  auto process = launcher->launch(entry.spec, entry.directory, launch, UniqueFd(pair[1]));
+  if (!process) return dtrain::fail(process.error());
+  entry.process.path_room = *process ? entry.directory.size() + shim::kPathRoom : 0;
+  entry.process.pidfd = std::move(*process);
+  poller_.add(entry.link.fd(), entry.handle * TrackedShim::kTags + TrackedShim::kStandbyTag);
+  entry.link.send(shim::Command::hello, shim::kVersion, shim::kVersion);
+  return {};
+}
+
+bool Standbys::answered(const std::string& cgroup, const std::optional<Error>& refusal, Instant now) {
+  for (auto& [key, entry] : entries_) {
+    if (entry.state == State::none || entry.launch.cgroup != cgroup) continue;
+    if (refusal) fail(entry, refusal->text(), now);
+    return true;
+  }
+  return false;
+}
+
+void Standbys::ready(std::uint64_t handle, Instant now) {
+  for (auto& [key, entry] : entries_)
+    if (entry.handle == handle && entry.link) return receive(entry, now);
+}
+
+void Standbys::receive(Entry& entry, Instant now) {
+  for (int i = 0; i < kStandbyPackets && entry.link; ++i) {
+    ShimLink::Received received = entry.link.receive();
+    if (std::holds_alternative<ShimLink::Nothing>(received)) return;
+    if (std::holds_alternative<ShimLink::Closed>(received)) return fail(entry, "its shim ended", now);
+    if (const auto* record = std::get_if<ShimRecord>(&received)) {
+      if (!on_record(entry, *record, now)) return;
+    } else if (const auto* reply = std::get_if<shim::ReplyPacket>(&received)) {
+      if (reply->outcome != static_cast<std::uint16_t>(shim::Outcome::done)) return fail(entry, "its shim could not begin", now);
+      if (reply->command != static_cast<std::uint16_t>(shim::Command::end)) continue;
+      if (reply->a != 1) return fail(entry, "its shim does not stay", now);
+      poller_.remove(entry.link.fd());
+      entry.process.socket = entry.link.release();
+      entry.state = State::waits;
+      entry.due = entry.runs ? kNever : now + kStandbyStays;
+      report_({entry.spec.id, node::StandbyReport::News::ready, ""});
+    }
+  }
+}
+
+// False: the standby has failed.
+bool Standbys::on_record(Entry& entry, const ShimRecord& record, Instant now) {
+  if (!entry.process.pidfd && record.fixed.shim_pid > 0)
+    entry.process.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, record.fixed.shim_pid, 0)));
+  if (!entry.settled)
+    if (Launcher* launcher = launchers_.that_started(entry.launch)) launcher->settled(entry.launch, record.fixed.shim_pid);
+  entry.settled = true;
+  if (record.fixed.cold[0] != '\0') {
+    fail(entry, std::string(record.fixed.cold, ::strnlen(record.fixed.cold, sizeof(record.fixed.cold))), now);
+    return false;
+  }
+  if (record.has(shim::kStandsBy) && entry.state == State::preparing) {
+    entry.state = State::leaving;
+    entry.link.send(shim::Command::end, 1);
+  }
+  return true;
+}
+
+void Standbys::fail(Entry& entry, const std::string& cause, Instant now) {
+  end(entry, now);
+  entry.due = kNever;
+  report_({entry.spec.id, node::StandbyReport::News::failed, cause});
+}
+
+void Standbys::end(Entry& entry, Instant now) {
+  if (entry.state == State::none) return;
+  entry.state = State::none;
+  if (entry.link) poller_.remove(entry.link.fd());
+  entry.link.close();
+  entry.process.socket.reset();
+  kill_process(entry.process.pidfd);
+  if (Launcher* launcher = launchers_.that_started(entry.launch)) launcher->settled(entry.launch, 0);
+  ending_.push_back({std::move(entry.process.pidfd), entry.launch, entry.directory, {}, now});
+}
+
+void Standbys::bury(Ending& ending, Instant now) {
+  if (cgroup_populated(ending.launch.cgroup) || (ending.pidfd && !has_ended(ending.pidfd))) {
+    cgroup_kill(ending.launch.cgroup);
+    ending.pause = std::clamp(ending.pause * 2, kFirstBuryPause, kLastBuryPause);
+    ending.look_at = now + ending.pause;
+    return;
+  }
+  if (!ending.launch.cgroup.empty()) cgroup_remove({ending.launch.cgroup, ending.launch.memory_cgroup});
+  std::error_code ignored;
+  std::filesystem::remove_all(ending.directory, ignored);
+  ending.look_at = kNever;
+}
+
+// ---------------------------------------------------------------- time
+
+void Standbys::look_at_memory(Instant now) {
+  if (now < memory_at_) return;
+  memory_at_ = count() == 0 ? kNever : now + kMemoryPause;
+  if (memory_at_ == kNever || !memory_is_short()) return;
+  for (auto& [key, entry] : entries_)
+    if (entry.state != State::none) fail(entry, "the host's memory is short", now);
+}
+
+void Standbys::pass_time(Instant now) {
+  look_at_memory(now);
+  for (auto at = entries_.begin(); at != entries_.end();) {
+    Entry& entry = at->second;
+    ++at;
+    if (now < entry.due) continue;
+    entry.due = kNever;
+    if (!entry.runs) {  // and does not come again
+      end(entry, now);
+      entries_.erase(std::prev(at));
+    } else if (entry.state != State::none) {
+      fail(entry, "it was not ready in time", now);
+    } else if (count() >= kStandbys) {
+      fail(entry, "this host has " + std::to_string(kStandbys) + " already", now);
+    } else if (memory_is_short()) {
+      fail(entry, "the host's memory is short", now);
+    } else if (const Status begun = start(entry, now); !begun) {
+      fail(entry, begun.error().text(), now);
+    }
+  }
+  for (Ending& ending : ending_)
+    if (now >= ending.look_at) bury(ending, now);
+  std::erase_if(ending_, [](const Ending& ending) { return ending.look_at == kNever; });
+}
+
+Instant Standbys::deadline() const {
+  Instant due = memory_at_;
+  for (const auto& [key, entry] : entries_) due = std::min(due, entry.due);
+  for (const Ending& ending : ending_) due = std::min(due, ending.look_at);
+  return due;
+}
+
+}  // namespace dtrain::proc
