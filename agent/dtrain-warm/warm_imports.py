@@ -127,7 +127,7 @@ class Libraries:
         self.installed = [entry for entry in path if entry not in named and is_installed(entry)]
         self.own = [entry for entry in self.path if entry == first or entry in named
                     or entry not in self.installed and os.path.join(entry, "").startswith(roots)]
-        self.stamps = [stamp(entry) for entry in self.installed]
+        self.stamps = None
         self.imported, self.failed, self.milliseconds = [], [], 0
 
     def is_library(self, module):
@@ -172,15 +172,20 @@ class Libraries:
                     self.imported.append(module)
         self.milliseconds = int((time.monotonic() - begin) * 1000)
         sys.meta_path.remove(self)
+        self.stamps = self.stamps_now()     # not before: an import may have made the directory __pycache__
 
     def find_spec(self, name, path=None, target=None):
         """The last finder: nobody else knew the module."""
         if path is None:
             self.missing.add(name)
 
+    def stamps_now(self):
+        """When a name was last put into or taken out of the directories of libraries."""
+        return [os.stat(entry).st_mtime_ns if os.path.isdir(entry) else None for entry in self.installed]
+
     def require_same(self):
         """The script gets from `import` what it would get in a fresh interpreter."""
-        if self.stamps != [stamp(entry) for entry in self.installed]:
+        if self.stamps != self.stamps_now():
             raise Cold("libraries were installed or removed since the imports")
         names = self.missing.union(name for name in sys.modules if "." not in name and name not in self.loaded_at_start)
         for entry in self.own:
@@ -206,13 +211,6 @@ def regular(name, entry):
 
 def stems(directory):
     return {name.split(".")[0] for name in os.listdir(directory)}
-
-
-def stamp(directory):
-    try:
-        return os.stat(directory).st_mtime_ns
-    except OSError:
-        return None
 
 
 # ---- what imports must not have done

@@ -246,7 +246,8 @@ class Standby:
 
     def __init__(self, imports, words, loaded_at_start):
         self.imports, self.started = imports, started_environment()
-        if sys.flags.inspect or sys.flags.interactive or sys.flags.verbose or "importtime" in sys._xoptions or "PYTHONINSPECT" in self.started:
+        flags = sys.flags
+        if flags.inspect or flags.interactive or flags.verbose or "importtime" in sys._xoptions or "PYTHONINSPECT" in self.started:
             raise imports.Cold("the interpreter was asked to show its imports or to go on at a prompt")
         self.descriptors, self.streams = imports.open_descriptors(), (sys.stdout, sys.stderr)
         self.target = imports.Target(words)

@@ -16,9 +16,10 @@ import unittest
 sys.dont_write_bytecode = True
 SOURCE = os.environ.get("DTRAIN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WARM = os.path.join(SOURCE, "agent", "dtrain-warm", "dtrain-warm.py")
-PYTHON = os.environ.get("DTRAIN_PYTHON", sys.executable)
-VERSION = tuple(int(part) for part in subprocess.run(
-    [PYTHON, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=True).stdout.split())
+# The real path: what PATH finds may be a script of a version manager.
+PYTHON, *VERSION = subprocess.run([os.environ.get("DTRAIN_PYTHON", sys.executable), "-c", "import sys; print(sys.executable, *sys.version_info[:2])"],
+                                  stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout.split()
+VERSION = tuple(map(int, VERSION))
 PATIENCE = 60       # seconds for one answer on a loaded machine
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
@@ -28,13 +29,13 @@ Outcome = collections.namedtuple("Outcome", "stdout stderr status")
 class Standby:
     """One process that waits, and the socket to it."""
 
-    def __init__(self, words, flags=(), environment=None, cwd=None, modules=None, python=PYTHON, stderr=subprocess.DEVNULL):
+    def __init__(self, words, flags=(), environment=None, cwd=None, modules=None, stderr=subprocess.DEVNULL):
         self.link, theirs = socket.socketpair()
         self.link.settimeout(PATIENCE)
         self.words, self.cwd = list(words), cwd
         self.environment = ENVIRONMENT if environment is None else environment
         how = ["auto"] if modules is None else ["list", modules]
-        self.process = subprocess.Popen([python, *flags, WARM, str(theirs.fileno()), *how, *words], pass_fds=[theirs.fileno()], cwd=cwd,
+        self.process = subprocess.Popen([PYTHON, *flags, WARM, str(theirs.fileno()), *how, *words], pass_fds=[theirs.fileno()], cwd=cwd,
                                         env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
         theirs.close()
 
@@ -58,7 +59,8 @@ class Standby:
     def send(self, message, descriptors):
         rights = struct.pack("%di" % len(descriptors), *descriptors)
         sent = self.link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        self.link.sendall(message[sent:])
+        if sent < len(message):
+            self.link.sendall(message[sent:])
 
     def close(self):
         self.link.close()
@@ -107,7 +109,7 @@ class WarmCase(unittest.TestCase):
                                            env=ENVIRONMENT if environment is None else environment)
                 return self.outcome(process, out, err, signal_after)
 
-    def warm(self, words, flags=(), environment=None, signal_after=None, modules=None, target=1, before=None):
+    def warm(self, words, flags=(), environment=None, signal_after=None, modules=None, before=None):
         waiting = self.standby(*words[:2 if words[0] == "-m" else 1], flags=flags, environment=environment if before is None else before,
                                modules=modules)
         self.assertRegex(waiting.line(), "^ready ")
