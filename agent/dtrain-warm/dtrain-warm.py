@@ -35,7 +35,7 @@ def helpers():
     return warm_imports, warm_standby
 
 
-def main():
+def become():
     warm_imports, warm_standby = helpers()
     link = socket.socket(fileno=int(sys.argv[1]))
     try:
@@ -45,19 +45,18 @@ def main():
         standby = warm_standby.Standby(warm_imports, words, LOADED_AT_START)
         standby.do_imports(modules)
         link.sendall(standby.ready_line().encode())
-        order = warm_standby.receive(link)
-        if order is None:
-            os._exit(0)
-        script = standby.become(order, FRESH)
+        script = standby.become(warm_standby.receive(link), FRESH)
         link.sendall(b"go\n")
         link.close()
+        return script
+    except EOFError:
+        os._exit(0)
     except BaseException as failure:
         reason = str(failure) if isinstance(failure, warm_imports.Cold) else "%s: %s" % (type(failure).__name__, failure)
         try:
             link.sendall(("cold %s\n" % " ".join(reason.split())[:warm_standby.MAX_REASON]).encode(errors="replace"))
         finally:
             os._exit(0)     # no handlers of libraries: nothing has begun
-    script.begin()
 
 
-main()
+become().begin()        # not from within it: C keeps the frames that begin() was called from until the end, with all that they hold

@@ -1,4 +1,5 @@
 """Becoming the script: one message says what the process is from now on, and nothing of the wait is left that the script could see."""
+import atexit
 import functools
 import io
 import operator
@@ -7,6 +8,7 @@ import runpy
 import socket
 import struct
 import sys
+import types
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 
 MAX_MESSAGE = 4 << 20       # arguments and environment; Linux itself allows 2 MiB by default
@@ -86,24 +88,25 @@ def environment_of(strings):
 
 
 def receive(link):
-    """An Order, or None at the end of the file."""
+    """An Order; EOFError at the end of the file."""
     descriptors = []
-    data, ancillary, _, _ = link.recvmsg(1 << 16, socket.CMSG_SPACE(2 * 4), socket.MSG_CMSG_CLOEXEC)
+    begin, ancillary, _, _ = link.recvmsg(4, socket.CMSG_SPACE(2 * 4), socket.MSG_CMSG_CLOEXEC)
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors += struct.unpack("%di" % (len(content) // 4), content)
-    more, parts, wanted = data, [data], None
-    have = len(data)
-    while more and (wanted is None or have < wanted):
-        if wanted is None and have >= 4:
-            wanted = 4 + int.from_bytes(b"".join(parts)[:4], "little")
-            if wanted > MAX_MESSAGE:
-                raise ValueError("the message has %d bytes, more than %d" % (wanted, MAX_MESSAGE))
-            continue
-        more = link.recv(1 << 16)
-        parts.append(more)
-        have += len(more)
-    return Order(b"".join(parts)[4:], descriptors) if more else None
+    length = int.from_bytes(completed(link, begin, 4), "little")
+    if length > MAX_MESSAGE:
+        raise ValueError("the message has %d bytes, more than %d" % (length, MAX_MESSAGE))
+    return Order(completed(link, b"", length), descriptors)
+
+
+def completed(link, data, length):
+    while len(data) < length:
+        more = link.recv(length - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
 
 
 # ---- environment and streams
@@ -164,17 +167,20 @@ def take_descriptors(order):
 
 # ---- the script
 
-def renew_main(target, fresh):
-    """__main__ as the interpreter makes it. It is the same module, so that whoever looks for it by name finds the script's classes."""
-    names = vars(sys.modules["__main__"])
+def new_main(target, fresh):
+    """__main__ as the interpreter makes it. It is another module than the one that this program ran in: C holds the main file's frame until
+    the end, and with it all names of that module, which would never be finalised. C itself touches them once more after the script."""
+    atexit.register(bool, sys.modules["__main__"])
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    names = vars(module)
     names.clear()
     names.update(fresh, __doc__=None)
     if not target.has_main:
         names.update(__file__=target.path, __loader__=SourceFileLoader("__main__", target.path))
     else:       # runpy puts in the rest
-        names.pop("__file__", None)
-        names.pop("__cached__", None)
+        del names["__file__"], names["__cached__"]
         names["__loader__"] = BuiltinImporter
+    return names
 
 
 class Script:
@@ -187,9 +193,17 @@ class Script:
     partial. What the third raises or returns becomes the exit code as for any script."""
 
     def __init__(self, target, fresh):
-        self.target, self.fresh = target, fresh
+        self.is_script = not target.has_main
         self.error = None           # of a script that cannot be compiled
-        function, arguments = self.compiled()
+        names = new_main(target, fresh)
+        function, arguments = exec, ("", names)
+        if target.has_main:
+            function, arguments = runpy._run_module_as_main, (target.module or "__main__", target.module is not None)
+        else:
+            try:
+                arguments = compile(target.read(), target.path, "exec", dont_inherit=True), names
+            except SyntaxError as error:
+                self.error = error.with_traceback(None)
         # C's only `try ... finally`: TextIOWrapper.close() calls flush() and then, whatever that raised, the buffer's close(). What close()
         # raises gets what flush() raised as its __context__. A StopIteration ends the iterator that called, silently.
         self.end = StopIteration()
@@ -197,16 +211,6 @@ class Script:
         self.stream = io.TextIOWrapper(self.buffer, "ascii")
         self.stream.flush = map(function, *([each] for each in arguments)).__next__        # once, whatever closes the stream again
         self.body = functools.partial(next, iter(self.stream.close, None), None)
-
-    def compiled(self):
-        names = vars(sys.modules["__main__"])
-        if self.target.has_main:
-            return runpy._run_module_as_main, (self.target.module or "__main__", self.target.module is not None)
-        try:
-            return exec, (compile(self.target.read(), self.target.path, "exec", dont_inherit=True), names)
-        except SyntaxError as error:
-            self.error = error.with_traceback(None)
-            return exec, ("", names)
 
     def begin(self):
         sys.excepthook = functools.partial("{0.prepare}{0.run}{0.finish}".format, self)
@@ -218,7 +222,6 @@ class Script:
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):      # set for Begin
             if hasattr(sys, name):
                 delattr(sys, name)
-        renew_main(self.target, self.fresh)
 
     run = property(operator.methodcaller("body"))
 
@@ -228,17 +231,20 @@ class Script:
         self.stream.flush = bool
         self.stream.close()
         failure = self.error or self.end.__context__
+        self.end.__context__ = None
         if isinstance(failure, SystemExit):
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure         # or this frame would keep what the frames of the script hold beyond the exit
         if failure is not None:
             report(failure)
-            if self.target.has_main and type(failure) is not KeyboardInterrupt:
-                raise SystemExit(1)
-            return      # The interpreter removes __file__ as after any script that it ran, and ends with 1 or by SIGINT.
-        if not self.target.has_main:
-            for name in ("__file__", "__cached__"):     # This exit leaves them, the end of a script does not: before atexit.
+        if self.is_script:
+            for name in ("__file__", "__cached__"):     # which the interpreter removes after a script, before atexit
                 vars(sys.modules["__main__"]).pop(name, None)
-        raise SystemExit
+        if failure is None:
+            raise SystemExit
+        # The interpreter ends with 1, or by SIGINT.
 
 
 class Standby:
@@ -318,7 +324,8 @@ def report(failure):
         raise
     except BaseException as another:
         sys.stderr.write("Error in sys.excepthook:\n")
-        sys.__excepthook__(type(another), another, another.__traceback__.tb_next)
+        another.__traceback__ = another.__traceback__.tb_next       # without this function
+        sys.__excepthook__(type(another), another, another.__traceback__)
         sys.stderr.write("\nOriginal exception was:\n")
         sys.__excepthook__(type(failure), failure, failure.__traceback__)
     if type(failure) is KeyboardInterrupt:

@@ -89,6 +89,22 @@ class Ends(warm_lab.WarmCase):
             b = A()
             """)
 
+    def test_finalisers(self):
+        for end in ("", "sys.exit(2)", "raise ValueError"):
+            with self.subTest(end):
+                self.same_script("""
+                    import atexit, sys
+                    class A:
+                        def __init__(self, name): self.name = name
+                        def __del__(self): print('gone', self.name, sys.modules.get('__main__'))
+                    atexit.register(print, 'exit')
+                    a = A('global')
+                    def main():
+                        a = A('local')
+                        %s
+                    main()
+                    """ % end)
+
     def test_interrupt(self):
         text = """
             import time

@@ -17,8 +17,8 @@ sys.dont_write_bytecode = True
 SOURCE = os.environ.get("DTRAIN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WARM = os.path.join(SOURCE, "agent", "dtrain-warm", "dtrain-warm.py")
 # The real path: what PATH finds may be a script of a version manager.
-PYTHON, *VERSION = subprocess.run([os.environ.get("DTRAIN_PYTHON", sys.executable), "-c", "import sys; print(sys.executable, *sys.version_info[:2])"],
-                                  stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout.split()
+PYTHON, *VERSION = subprocess.check_output([os.environ.get("DTRAIN_PYTHON", sys.executable), "-c",
+                                            "import sys; print(sys.executable, *sys.version_info[:2])"], universal_newlines=True).split()
 VERSION = tuple(map(int, VERSION))
 PATIENCE = 60       # seconds for one answer on a loaded machine
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
