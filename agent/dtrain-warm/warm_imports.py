@@ -124,9 +124,10 @@ class Libraries:
         named = [] if sys.flags.ignore_environment else [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         named = {os.path.abspath(entry) for entry in named}
         roots = tuple(os.path.join(root, "") for root in (target.cwd, first) if root)
-        self.installed = [entry for entry in path if entry not in named and is_installed(entry)]
-        self.own = [entry for entry in self.path if entry == first or entry in named
-                    or entry not in self.installed and os.path.join(entry, "").startswith(roots)]
+        inside = {entry for entry in self.path if os.path.join(entry, "").startswith(roots)}
+        # A virtual environment may lie in the directory of the task, but nothing that PYTHONPATH names there is one.
+        self.installed = [entry for entry in path if is_installed(entry) and not (entry in named and entry in inside)]
+        self.own = [entry for entry in self.path if entry == first or entry not in self.installed and (entry in named or entry in inside)]
         self.stamps = None
         self.imported, self.failed, self.milliseconds = [], [], 0
 

@@ -13,6 +13,8 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 
 MAX_MESSAGE = 4 << 20       # arguments and environment; Linux itself allows 2 MiB by default
 MAX_REASON = 400
+# Of CPython, under which tests/warm was run: what a fresh process is like differs between them.
+VERSIONS = ((3, 8), (3, 9), (3, 10), (3, 11), (3, 12), (3, 13))
 
 # Variables that are read before the script is, so that this process has the old value in it. The first line that fits decides; a name with
 # * stands for all that begin so. None: read when it is used, whatever the lines below it say. All others may change.
@@ -251,6 +253,8 @@ class Standby:
     """A target with its imports done."""
 
     def __init__(self, imports, words, loaded_at_start):
+        if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERSIONS:
+            raise imports.Cold("this interpreter is not known well enough")
         self.imports, self.started = imports, started_environment()
         flags = sys.flags
         if flags.inspect or flags.interactive or flags.verbose or "importtime" in sys._xoptions or "PYTHONINSPECT" in self.started:

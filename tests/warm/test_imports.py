@@ -111,6 +111,14 @@ class Libraries(warm_lab.WarmCase):
         self.assertRegex(line, r"^ready lib_a \d+$")
         self.assertFalse(os.path.exists(self.environment["ACTS"]))
 
+    def test_libraries_that_pythonpath_names(self):
+        """As the modules of a computing centre do; but not if they are in the package."""
+        elsewhere = os.path.join(self.directory, "opt", "site-packages")
+        self.write(os.path.join(elsewhere, "lib_a.py"))
+        self.write("site-packages/lib_b.py")
+        path = os.pathsep.join([elsewhere, os.path.join(self.work, "site-packages")])
+        self.assertRegex(self.ready("import lib_a, lib_b", environment=dict(self.environment, PYTHONPATH=path)), r"^ready lib_a \d+$")
+
     def test_they_are_found_by_the_script(self):
         self.write("lib/through_path.py", "print(__file__)")
         self.write("beside.py", "import lib_a; print(__file__, lib_a.x)")
