@@ -13,6 +13,7 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 
 MAX_MESSAGE = 4 << 20       # arguments and environment; Linux itself allows 2 MiB by default
 MAX_REASON = 400
+MAX_NAMES = 1800            # of characters, for each list of modules: the supervisor reads lines of up to 4 KiB
 # Of CPython, under which tests/warm was run: what a fresh process is like differs between them.
 VERSIONS = ((3, 8), (3, 9), (3, 10), (3, 11), (3, 12), (3, 13))
 
@@ -278,19 +279,19 @@ class Standby:
     def ready_line(self):
         libraries = self.libraries
         without = " without " + ",".join(libraries.failed) if libraries.failed else ""
-        return "ready %s %d%s\n" % (",".join(libraries.imported) or "-", libraries.milliseconds, without)
+        return "ready %s %d%s\n" % (",".join(libraries.imported)[:MAX_NAMES] or "-", libraries.milliseconds, without[:MAX_NAMES])
 
     def become(self, order, fresh):
         """All but the script itself; Cold if a start of the interpreter would have another result."""
         target = self.target
         if order.arguments[:len(target.words)] != target.words:
             raise self.imports.Cold("the command is another one")
-        if order.cwd != target.cwd:
+        os.chdir(order.cwd)         # also where it is the same: the directory may have been replaced
+        if os.getcwd() != target.cwd:
             raise self.imports.Cold("the working directory is another one")
         fixed = fixed_variable(self.started, order.environment)
         if fixed:
             raise self.imports.Cold(fixed)
-        os.chdir(order.cwd)         # there may be a new directory of this name
         self.libraries.require_same()
         set_environment(self.started, order.environment)
         sys.argv = order.arguments[len(target.words) - 1:]

@@ -1,5 +1,6 @@
 """The messages between the supervisor and a process that waits."""
 import os
+import shutil
 import signal
 import struct
 import unittest
@@ -79,6 +80,20 @@ class Orders(warm_lab.WarmCase):
 
     def test_another_directory(self):
         self.cold("the working directory is another one", cwd=self.directory)
+
+    def test_directory_by_another_name(self):
+        link = os.path.join(self.directory, "link")
+        os.symlink(self.work, link)
+        waiting = self.ready()
+        self.assertEqual(waiting.order(["script.py"], cwd=link, stdout=self.null, stderr=self.null), "go")
+
+    def test_directory_that_was_replaced(self):
+        waiting = self.ready()
+        shutil.rmtree(self.work)
+        self.write("script.py", "open('ran', 'w')")
+        self.assertEqual(waiting.order(["script.py"], stdout=self.null, stderr=self.null), "go")
+        self.assertEqual(waiting.process.wait(warm_lab.PATIENCE), 0)
+        self.assertTrue(os.path.exists(os.path.join(self.work, "ran")))
 
     def test_script_is_gone(self):
         waiting = self.ready()
