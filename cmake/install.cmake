@@ -10,6 +10,8 @@ foreach(helper dtrain-shim dtrain-discover)
   endif()
 endforeach()
 
+install(FILES ${warm_sources} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/dtrain)
+
 # Units. They name programs where those are being installed: known only then, and written there at once: whoever installs may be root,
 # whose files have no place in the build directory.
 set(readable "OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ")

@@ -112,9 +112,9 @@ add_executable(dtrain-sim tests/sim/main.cpp $<TARGET_OBJECTS:breaks_rules>)
 target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_formation dtrain_sim_lease
   dtrain_sim_world CLI11::CLI11)
 
-# Python tests of the real programs: tests/system/test_*.py, tests/tidy/test_*.py; each file is one ctest.
+# Python tests: tests/system/test_*.py of the real programs, tests/warm/test_*.py of dtrain-warm, tests/tidy/test_*.py; each file is one ctest.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-foreach(kind tidy system)
+foreach(kind tidy warm system)
   file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${kind}/test_*.py)
   foreach(script ${scripts})
     get_filename_component(stem ${script} NAME_WE)
@@ -185,7 +185,7 @@ if(TARGET dtraind)
 endif()
 
 # Everything but the tests: what those in Python run, and what bench/ measures.
-add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-sim systemd_suite ${bench_programs})
+add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-warm dtrain-sim systemd_suite ${bench_programs})
 
 # Tests that launch real shims.
 foreach(test unit_proc conformance systemd_suite runner_driver launch_pairs)

@@ -106,7 +106,7 @@ targets() {
   ctest --test-dir "$1" --show-only=json-v1 -R "$2" | /usr/bin/python3 -c '
 import json, sys
 names = [test["name"].removesuffix("_corpus") for test in json.load(sys.stdin)["tests"]]
-print("\n".join(name for name in names if not name.startswith(("system_", "tidy_"))))'
+print("\n".join(name for name in names if not name.startswith(("system_", "tidy_", "warm_"))))'
 }
 
 # configure NAME PRESET: quiet unless it fails; counts only then.
@@ -147,7 +147,7 @@ fi
 # Two compilers over all tests cost ten minutes more. In both builds are only those that have more to do, or to measure,
 # where no sanitizer is: the simulators' and those of the attacked network.
 watched='^(unit_|property$|scenarios$|conformance$|fuzz_)'
-optimized='^(system_|tidy_|unit_sim|unit_net$|scenarios$)'
+optimized='^(system_|tidy_|warm_|unit_sim|unit_net$|scenarios$)'
 
 release_tests() {
   if [ "$mode" != full ]; then

@@ -73,10 +73,10 @@ class DeadFiles(tree.Tidy):
     def test_scripts(self):
         # CMake finds test_*.py by their place, CI finds .ci/run
         scripts = [path for path in self.texts if path.endswith((".py", ".sh"))
-                   and not re.fullmatch(r"tests/(tidy|system)/test_\w+\.py", path)]
+                   and not re.fullmatch(r"tests/(tidy|system|warm)/test_\w+\.py", path)]
         self.holds(files_nobody_names(scripts, self.texts))
         stray = [path for path in self.texts if os.path.basename(path).startswith("test_") and path.endswith(".py")
-                 and not re.fullmatch(r"tests/(tidy|system)/test_\w+\.py", path)]
+                 and not re.fullmatch(r"tests/(tidy|system|warm)/test_\w+\.py", path)]
         self.holds(stray)
 
     def test_top_level(self):
