@@ -180,7 +180,7 @@ if(TARGET dtraind)
   add_executable(dtraind_rehearsal agent/dtraind/main.cpp)
   target_link_libraries(dtraind_rehearsal PRIVATE dtrain_daemon)
   target_compile_definitions(dtraind_rehearsal PRIVATE DTRAIN_LEDGER_KNOWS=wire::kRehearsal.version)
-  add_dependencies(dtraind_rehearsal dtrain-discover dtrain-shim)
+  add_dependencies(dtraind_rehearsal dtrain-discover dtrain-shim dtrain-warm)
   list(APPEND bench_programs dtraind_rehearsal)
 endif()
 

@@ -66,7 +66,7 @@ Start<std::optional<Found>> ask(const Config& config, std::vector<host::KnownGpu
   options.root = options.topology_file.empty() ? variable("HWLOC_FSROOT") : "";
   options.exclude_gpus = config.resources.exclude_gpus;
   options.known_gpus = std::move(known);
-  const auto program = find_helper("dtrain-discover");
+  const auto program = find_helper("dtrain-discover", X_OK);
   auto machine = Result<host::Machine>(tl::unexpect, program ? Error{} : program.error().error);
   if (program) {
     options.program = *program;

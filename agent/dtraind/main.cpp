@@ -90,7 +90,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
     clean_up_dev(*layout, true);
     return report(failure);
   };
-  auto shim = find_helper("dtrain-shim"), warm = find_helper("dtrain-warm.py");
+  auto shim = find_helper("dtrain-shim", X_OK), warm = find_helper("dtrain-warm.py", R_OK);
   if (!shim) return start_failed(shim.error());
   if (!warm) return start_failed(warm.error());
   proc::become_urgent();  // before it has threads and helpers, which inherit the priority

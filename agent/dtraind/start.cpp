@@ -384,7 +384,7 @@ node::NodeOptions node_options(const Config& config, const std::string& cluster_
   return options;
 }
 
-Start<std::string> find_helper(const std::string& name) {
+Start<std::string> find_helper(const std::string& name, int access) {
   std::array<char, 4096> self{};
   const ssize_t n = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
   if (n <= 0)
@@ -393,9 +393,9 @@ Start<std::string> find_helper(const std::string& name) {
   const std::string directory = std::string(self.data()).substr(0, std::string(self.data()).rfind('/'));
   const std::string beside = directory + "/" + name, installed = directory + "/../libexec/dtrain/" + name;
   for (const std::string& candidate : {beside, installed})
-    if (::access(candidate.c_str(), X_OK) == 0) return std::filesystem::path(candidate).lexically_normal().string();
+    if (::access(candidate.c_str(), access) == 0) return std::filesystem::path(candidate).lexically_normal().string();
   return give_up(EX_UNAVAILABLE,
-                 Error{ErrorCode::not_found, "could not find " + name + ": neither " + beside + " nor " + installed + " can be run",
+                 Error{ErrorCode::not_found, "could not find " + name + ": neither " + beside + " nor " + installed + " can be " + (access == X_OK ? "run" : "read"),
                        "install or build all of dtrain"});
 }
 

@@ -16,6 +16,7 @@
 #include "agent/base/small_file.h"
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/direct_launcher.h"
+#include "agent/proc/launch_plan.h"
 #include "agent/proc/launchers.h"
 #include "agent/proc/shm_watch.h"
 #include "agent/proc/spare_shims.h"
@@ -34,24 +35,6 @@ constexpr Duration kListPause = 2ms;
 constexpr int kShimEventsPerTurn = 64;
 constexpr std::uint64_t kWakeTag = 0, kLauncherTag = 1, kShmTag = 2;  // handles count from 1, and each has TrackedShim::kTags tags
 static_assert(kShmTag < TrackedShim::kTags);
-constexpr std::size_t kSocketPathBytes = 107;
-constexpr std::size_t kTemporaryPathBytes = kSocketPathBytes - 40;  // Python's multiprocessing makes sockets of 32 more in it
-constexpr const char* kDefaultShell = "/bin/sh";                    // as passwd(5) says of an entry without one
-
-const std::map<std::string, int>& resources() {
-  static const std::map<std::string, int> names = {{"as", RLIMIT_AS},         {"core", RLIMIT_CORE},   {"cpu", RLIMIT_CPU},
-                                                   {"data", RLIMIT_DATA},     {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK},
-                                                   {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"stack", RLIMIT_STACK}};
-  return names;
-}
-
-std::string hex(std::uint64_t number) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text.push_back(kDigits[number >> shift & 15]);
-  return text;
-}
-
 class ShimRunner final : public Runner {
  public:
   explicit ShimRunner(RunnerOptions options)
@@ -91,8 +74,10 @@ class ShimRunner final : public Runner {
   TrackedShim& track(const AssignmentId& id);
   Status try_launch(const task::ShimSpec& spec, TrackedShim& shim, Launcher& launcher);
   Status begin(const task::ShimSpec& spec, const LaunchFile& launch, TrackedShim& shim, Launcher& launcher);
-  Result<LaunchFile> plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new);
   bool launch_warm(const task::ShimSpec& spec, LaunchFile launch, TrackedShim& shim);
+  bool start_warm(TrackedShim& shim, AttemptNumber attempt);
+  bool of_swap(const node::Event& event);
+  void refuse_swap(const AssignmentId& id, const Error& error);
   void settle(const TrackedShim& shim, int pid);
   void poll_once();
   void pass_time();
@@ -112,6 +97,14 @@ class ShimRunner final : public Runner {
   SpareShims spare_;
   ShmWatch shm_;
   Standbys standbys_;
+  // The next attempt of an assignment begins in its standby: the shim of the one before ends, and the standby's takes its place. For
+  // whoever ordered the start it is one like any other.
+  struct Swap {
+    AttemptNumber attempt = 0;
+    task::ShimSpec spec;
+    bool launched = false;  // the earlier shim is gone
+  };
+  std::map<AssignmentId, Swap> swaps_;
   std::uint64_t last_handle_ = 0;
   std::map<AssignmentId, std::uint64_t> handles_;
   std::map<std::uint64_t, TrackedShim> shims_;
@@ -130,67 +123,10 @@ TrackedShim& ShimRunner::track(const AssignmentId& id) {
 
 // ---------------------------------------------------------------- launching
 
-// All but its place.
-Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShim& shim, bool directory_is_new) {
-  LaunchFile launch;
-  const auto user = account::find_user(spec.user);
-  if (!user) return fail(user.error());
-  launch.agent_uid = ::geteuid();
-  if (launch.agent_uid != 0 && user->uid != launch.agent_uid)
-    return fail(ErrorCode::refused, "could not launch " + spec.id.text() + ": only an agent of root can run tasks of another user",
-                "run dtraind as root, or submit as its own user");
-  launch.switch_user = launch.agent_uid == 0;
-  launch.uid = user->uid;
-  launch.gid = user->gid;
-  launch.groups = user->groups;
-  launch.argv = spec.argv;
-  launch.env = spec.env;
-  launch.ranks = spec.ranks;
-  if (!spec.ranks.empty())  // one variable of that name alone
-    for (const auto& [name, value] : spec.ranks.front()) launch.env.erase(name);
-  launch.work_dir = spec.work_dir;
-  // Variables that only this host knows. Those of the job or of tasks.passEnv are there already, and win.
-  launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
-  launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
-  const std::string temporary = job_temporary(options_.work_root, spec.id.job);
-  if (!options_.work_root.empty() && temporary.size() <= kTemporaryPathBytes && ::access(temporary.c_str(), F_OK) == 0)
-    launch.env.try_emplace("TMPDIR", temporary);
-  for (const char* name : {"USER", "LOGNAME"})
-    if (!user->name.empty()) launch.env.try_emplace(name, user->name);
-  launch.notify = shim.directory() + "/notify";
-  if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !account::can_reach(*user, launch.notify))) {
-    std::uint64_t random = 0;
-    if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
-      return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
-    launch.notify = "@dtrain/" + hex(random);
-  }
-  launch.signal_main = spec.signal_to == job::SignalTo::main;
-  launch.stop_grace = spec.stop_grace;
-  launch.lease = spec.lease;
-  launch.epoch = spec.epoch;
-  if (spec.lease > Duration{0} && ::getrandom(&launch.first_nonce, sizeof(launch.first_nonce), 0) != sizeof(launch.first_nonce))
-    return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
-  launch.address = spec.address;
-  launch.port = spec.port;
-  launch.cpus = spec.cpus;
-  launch.numa_node = spec.numa_node;
-  launch.last_attempt = shim.last_attempt();
-  if (!directory_is_new) {
-    // It may have been started by an earlier agent without list() seeing it.
-    if (const auto state = read_record(shim.directory(), "state"))
-      launch.last_attempt = std::max(launch.last_attempt, state->fixed.attempt);
-    launch.first_log = next_log_number(shim.directory());
-  }
-  launch.log_files = options_.log_files;
-  launch.log_file_bytes = options_.log_file_bytes;
-  for (const auto& [name, value] : options_.ulimits) launch.rlimits.emplace_back(resources().at(name), value);
-  return launch;
-}
-
 Status ShimRunner::try_launch(const task::ShimSpec& spec, TrackedShim& shim, Launcher& launcher) {
   const auto is_new = make_passable_directory(shim.directory());
   if (!is_new) return fail(is_new.error());
-  auto launch = plan(spec, shim, *is_new);
+  auto launch = plan_launch(options_, spec, shim.directory(), shim.last_attempt(), *is_new);
   if (!launch) return fail(launch.error());
   if (launch_warm(spec, *launch, shim)) return {};
   if (const Status placed = launcher.place(spec, spec.id.text(), *launch); !placed) return placed;
@@ -279,12 +215,55 @@ void ShimRunner::forget_if_gone(const AssignmentId& id) {
 
 void ShimRunner::start(const AssignmentId& id, AttemptNumber attempt) {
   if (TrackedShim* shim = find(id)) {
-    shim->start(attempt);
+    if (!start_warm(*shim, attempt)) shim->start(attempt);
   } else {
     events_.push_back(node::AttemptRefused{
         id, attempt, Error{ErrorCode::not_found, "could not start " + id.text() + ": it was never launched here", ""}});
   }
   wake();
+}
+
+bool ShimRunner::start_warm(TrackedShim& shim, AttemptNumber attempt) {
+  if (swaps_.contains(shim.id())) return true;
+  const task::ShimSpec* const spec = standbys_.ready_for(shim.id());
+  if (spec == nullptr || !shim.has_ended_all() || attempt <= shim.last_attempt()) return false;
+  swaps_[shim.id()] = {attempt, *spec};
+  shim.end(boot_now());
+  return true;
+}
+
+void ShimRunner::refuse_swap(const AssignmentId& id, const Error& error) {
+  const auto swap = swaps_.find(id);
+  if (swap == swaps_.end()) return;
+  events_.push_back(node::AttemptRefused{id, swap->second.attempt, error});
+  swaps_.erase(swap);
+}
+
+// True if nobody else is told of the event.
+bool ShimRunner::of_swap(const node::Event& event) {
+  const auto* gone = std::get_if<node::ShimGone>(&event);
+  const auto* up = std::get_if<node::ShimUp>(&event);
+  const auto swap = gone != nullptr ? swaps_.find(gone->id) : up != nullptr ? swaps_.find(up->id) : swaps_.end();
+  if (swap == swaps_.end()) return false;
+  const AssignmentId id = swap->first;
+  const auto failed = [&](const Error& error) {
+    events_.push_back(node::ShimGone{id, false});
+    refuse_swap(id, error);
+    return true;
+  };
+  if (gone != nullptr) {
+    const Error died{ErrorCode::unavailable,
+                     "could not start attempt " + std::to_string(swap->second.attempt) + " of " + id.text() + ": its shim died", ""};
+    if (swap->second.launched) return failed(died);
+    swap->second.launched = true;
+    Launcher* const launcher = launchers_.that_started(track(id).launch_file());
+    const Status launched = launcher == nullptr ? Status(fail(died)) : try_launch(swap->second.spec, track(id), *launcher);
+    return launched ? true : failed(launched.error());
+  }
+  if (!up->result) return failed(up->result.error());
+  if (TrackedShim* shim = find(id)) shim->start(swap->second.attempt);
+  swaps_.erase(id);
+  return true;
 }
 
 void ShimRunner::signal(const node::SignalTask& order) {
@@ -317,6 +296,7 @@ void ShimRunner::require_lease(const node::RequireLease& demand) {
 
 void ShimRunner::end(const AssignmentId& id) {
   launchers_.forget(id);
+  refuse_swap(id, Error{ErrorCode::unavailable, "could not start " + id.text() + ": it is being ended", ""});
   if (TrackedShim* shim = find(id)) shim->end(boot_now());
   else events_.push_back(node::ShimGone{id, true});
   wake();
@@ -443,8 +423,10 @@ void ShimRunner::dispatch(EventSink& sink) {
   TrackedShim::Events now;
   now.swap(events_);
   std::vector<AssignmentId> ended;
-  for (const node::Event& event : now) {
+  TrackedShim::Events told;
+  for (node::Event& event : now) {
     if (const auto* gone = std::get_if<node::ShimGone>(&event)) {
+      if (of_swap(event)) continue;
       ended.push_back(gone->id);
       standbys_.gone(gone->id, boot_now());
     }
@@ -462,9 +444,11 @@ void ShimRunner::dispatch(EventSink& sink) {
       // Refused because another one is being launched: the other one is not refused.
       if (const TrackedShim* shim = find(up->id); shim != nullptr && (up->result || shim->gone()))
         settle(*shim, up->result ? shim->shim_pid() : 0);
+      if (of_swap(event)) continue;
     }
+    told.push_back(std::move(event));
   }
-  for (node::Event& event : now) sink(std::move(event));
+  for (node::Event& event : told) sink(std::move(event));
   for (const AssignmentId& id : ended) forget_if_gone(id);
   wake();
 }
@@ -475,7 +459,7 @@ namespace {
 
 Status usable(const RunnerOptions& options) {
   for (const auto& [name, value] : options.ulimits)
-    if (resources().count(name) == 0)
+    if (limit_resources().count(name) == 0)
       return fail(ErrorCode::invalid, "could not use tasks.ulimits: there is no limit named " + name,
                   "use as, core, cpu, data, fsize, memlock, nofile, nproc or stack");
   if (options.tasks_dir.empty() || options.tasks_dir[0] != '/')
@@ -487,25 +471,6 @@ Status usable(const RunnerOptions& options) {
 }
 
 }  // namespace
-
-bool systemd_is_here() {
-  return ::geteuid() == 0 && ::access("/run/systemd/system", F_OK) == 0;  // sd_booted(3)
-}
-
-Result<std::unique_ptr<Launcher>> direct_launcher(const RunnerOptions& options, Epoll&, std::uint64_t) {
-  const std::string name = cgroup_name_of(options.tasks_dir);
-  if (name.empty()) return fail(ErrorCode::io, "could not use " + options.tasks_dir + ": " + cause_of(errno));
-  Cgroups cgroups = Cgroups::open(options.cgroup, name);
-  if (options.warn && cgroups.unusable()) options.warn(*cgroups.unusable());
-  return make_direct_launcher(options.shim_path, std::move(cgroups), options.warn);
-}
-
-Result<std::unique_ptr<Launcher>> systemd_launcher(const RunnerOptions& options, Epoll& poller, std::uint64_t tag) {
-  if (!systemd_is_here())
-    return fail(ErrorCode::unavailable, "could not launch tasks through systemd: it is not PID 1 here, or the agent is not root's",
-                "use tasks.launch: direct (or auto)");
-  return make_systemd_launcher(options, poller, tag);
-}
 
 Result<std::unique_ptr<Runner>> make_runner(RunnerOptions options, const std::vector<MakeLauncher>& launchers) {
   if (const Status checked = usable(options); !checked) return fail(checked.error());

@@ -114,6 +114,11 @@ void Standbys::gone(const AssignmentId& id, Instant now) {
   else entry->due = now;
 }
 
+const task::ShimSpec* Standbys::ready_for(const AssignmentId& id) {
+  const Entry* entry = find(id);
+  return entry != nullptr && entry->state == State::waits ? &entry->spec : nullptr;
+}
+
 const LaunchFile* Standbys::waits_for(const task::ShimSpec& spec) const {
   const auto found = entries_.find({spec.id.job, spec.id.task});
   if (found == entries_.end() || found->second.state != State::waits || !is_alike(found->second.spec, spec)) return nullptr;

@@ -43,6 +43,8 @@ class Standbys {
   void exited(const AssignmentId& id, bool success, Instant now);
   void gone(const AssignmentId& id, Instant now);
 
+  // What was launched under that id, if its standby waits; else null.
+  const task::ShimSpec* ready_for(const AssignmentId& id);
   // The launch file of the standby that can run this; null: there is none. It stays until take() or drop().
   const LaunchFile* waits_for(const task::ShimSpec& spec) const;
   // Tells it to serve the assignment in that directory. nullopt: it is gone.

@@ -55,6 +55,8 @@ class TrackedShim {
 
   bool gone() const { return life_ == Life::gone; }
   bool up() const { return life_ == Life::up; }
+  // It takes a start, and nothing of an attempt before is left.
+  bool has_ended_all() const { return up() && !launching_ && pending_.empty() && !last_.active(); }
   bool lives() const { return !gone() && life_ != Life::burying; }
   const AssignmentId& id() const { return id_; }
   const std::string& directory() const { return directory_; }
