@@ -1,5 +1,4 @@
 """Becoming the script: one message says what the process is from now on, and nothing of the wait is left that the script could see."""
-import atexit
 import functools
 import io
 import operator
@@ -9,6 +8,7 @@ import socket
 import struct
 import sys
 import types
+import weakref
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 
 MAX_MESSAGE = 4 << 20       # arguments and environment; Linux itself allows 2 MiB by default
@@ -170,12 +170,9 @@ def take_descriptors(order):
 
 # ---- the script
 
-def new_main(target, fresh):
-    """__main__ as the interpreter makes it. It is another module than the one that this program ran in: C holds the main file's frame until
-    the end, and with it all names of that module, which would never be finalised. C itself touches them once more after the script."""
-    atexit.register(bool, sys.modules["__main__"])
-    module = sys.modules["__main__"] = types.ModuleType("__main__")
-    names = vars(module)
+def renew_main(target, fresh):
+    """__main__ as the interpreter makes it. It is the same module: libraries may have kept it (multiprocessing and dill do)."""
+    names = vars(sys.modules["__main__"])
     names.clear()
     names.update(fresh, __doc__=None)
     if not target.has_main:
@@ -183,7 +180,16 @@ def new_main(target, fresh):
     else:       # runpy puts in the rest
         del names["__file__"], names["__cached__"]
         names["__loader__"] = BuiltinImporter
-    return names
+
+
+LEFT = (types.ModuleType, types.FunctionType, type)     # here, since `types` may be empty by then
+
+
+def drop_objects(names):
+    """What happens to the script's global objects when the interpreter frees __main__: their __del__ runs, and finds functions and modules."""
+    for name in list(names):
+        if not name.startswith("__") and not isinstance(names[name], LEFT):
+            del names[name]
 
 
 class Script:
@@ -196,9 +202,10 @@ class Script:
     partial. What the third raises or returns becomes the exit code as for any script."""
 
     def __init__(self, target, fresh):
-        self.is_script = not target.has_main
+        self.target, self.fresh = target, fresh
         self.error = None           # of a script that cannot be compiled
-        names = new_main(target, fresh)
+        self.main = sys.modules["__main__"]         # the script may put another in its place
+        names = vars(self.main)
         function, arguments = exec, ("", names)
         if target.has_main:
             function, arguments = runpy._run_module_as_main, (target.module or "__main__", target.module is not None)
@@ -225,6 +232,7 @@ class Script:
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):      # set for Begin
             if hasattr(sys, name):
                 delattr(sys, name)
+        renew_main(self.target, self.fresh)
 
     run = property(operator.methodcaller("body"))
 
@@ -235,19 +243,23 @@ class Script:
         self.stream.close()
         failure = self.error or self.end.__context__
         self.end.__context__ = None
+        # C keeps the frame of the main file until the end, and with it all names of __main__, which would never be finalised.
+        self.at_end = weakref.ref(self.main, lambda _, names=vars(self.main): drop_objects(names))
+        self.main = None
         if isinstance(failure, SystemExit):
             try:
                 raise failure
             finally:
-                del failure         # or this frame would keep what the frames of the script hold beyond the exit
+                del failure         # or this frame would keep what the frames of the script hold
         if failure is not None:
             report(failure)
-        if self.is_script:
-            for name in ("__file__", "__cached__"):     # which the interpreter removes after a script, before atexit
+            if not self.target.has_main or type(failure) is KeyboardInterrupt:
+                return      # The interpreter removes __file__, as after any script that it ran, and ends with 1 or by SIGINT.
+            raise SystemExit(1)
+        if not self.target.has_main:
+            for name in ("__file__", "__cached__"):     # This exit leaves them, the end of a script does not: before atexit.
                 vars(sys.modules["__main__"]).pop(name, None)
-        if failure is None:
-            raise SystemExit
-        # The interpreter ends with 1, or by SIGINT.
+        raise SystemExit
 
 
 class Standby:
