@@ -186,7 +186,8 @@ LEFT = (types.ModuleType, types.FunctionType, type)     # here, since `types` ma
 
 
 def drop_objects(names):
-    """What happens to the script's global objects when the interpreter frees __main__: their __del__ runs, and finds functions and modules."""
+    """What happens to the script's global objects when the interpreter frees __main__: their __del__ runs, and still finds functions and
+    modules."""
     for name in list(names):
         if not name.startswith("__") and not isinstance(names[name], LEFT):
             del names[name]
@@ -238,6 +239,9 @@ class Script:
 
     @property
     def finish(self):
+        if not self.target.has_main:        # as after any script, before atexit
+            flush(sys.stderr)
+            flush(sys.stdout)
         self.buffer.end = None
         self.stream.flush = bool
         self.stream.close()
@@ -328,6 +332,13 @@ class Ending(io.BytesIO):
         if self.end is not None:
             raise self.end
         super().close()
+
+
+def flush(stream):
+    try:
+        stream.flush()
+    except Exception:
+        pass        # the end of the interpreter tries again, and has its exit code for that
 
 
 def report(failure):
