@@ -289,8 +289,10 @@ class Standby:
             self.libraries.import_list(modules)
         self.imports.require_idle(self.descriptors, self.streams)
         self.libraries.require_same()
-        if self.target.module in sys.modules:
-            raise self.imports.Cold("%s is imported by the libraries that it needs" % self.target.module)
+        if self.target.module:
+            name = self.target.spec(self.libraries.path).name
+            if name in sys.modules:     # runpy would warn
+                raise self.imports.Cold("%s is imported by the libraries that it needs" % name)
 
     def ready_line(self):
         libraries = self.libraries

@@ -236,6 +236,15 @@ class Libraries(warm_lab.WarmCase):
         self.assertRegex(self.ready("import this"), r"^ready - \d+$")
         self.assertIn("Zen", self.same_with("import this").stdout)
 
+    def test_target_that_is_a_library(self):
+        self.library("lib_a/__init__.py", "print('package')")
+        self.library("lib_a/__main__.py", "import lib_b, sys\nprint(lib_b.__name__, sys.argv)")
+        self.library("lib_b.py")
+        waiting = self.standby("-m", "lib_a", environment=self.environment)
+        self.assertRegex(waiting.line(), r"^ready lib_a,lib_b \d+$")
+        self.library("lib_a/__init__.py")
+        self.same(["-m", "lib_a", "x"], environment=self.environment)
+
     def test_target_among_its_libraries(self):
         """runpy warns when a module runs that is imported already: not because of the wait."""
         self.library("lib_a/__init__.py")
