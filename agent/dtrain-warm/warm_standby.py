@@ -32,6 +32,7 @@ READ_AT_START = (
     ("TZ", "the C library has the zone loaded"),
     ("HOME", "libraries read their settings there when they are imported"),
     ("XDG_*", "libraries read their settings there when they are imported"),
+    ("TMPDIR", "tempfile keeps the directory that it found first"),
     ("OMP_*", "OpenMP read it when it was loaded"),
     ("GOMP_*", "OpenMP read it when it was loaded"),
     ("KMP_*", "OpenMP read it when it was loaded"),
@@ -224,12 +225,13 @@ class Script:
         self.body = functools.partial(next, iter(self.stream.close, None), None)
 
     def begin(self):
+        self.hook = sys.excepthook
         sys.excepthook = functools.partial("{0.prepare}{0.run}{0.finish}".format, self)
         raise Begin
 
     @property
     def prepare(self):
-        sys.excepthook = sys.__excepthook__
+        sys.excepthook = self.hook
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):      # set for Begin
             if hasattr(sys, name):
                 delattr(sys, name)
@@ -279,7 +281,7 @@ class Standby:
         self.descriptors, self.streams = imports.open_descriptors(), (sys.stdout, sys.stderr)
         self.target = imports.Target(words)
         self.before_argv = getattr(sys, "orig_argv", [])[:-len(sys.argv)]
-        sys.argv = words[:1]
+        sys.argv[:] = words[:1]     # the same list, which libraries may keep
         self.libraries = imports.Libraries(self.target, sys.path[0 if self.target.safe_path else 1:], loaded_at_start)
 
     def do_imports(self, modules):
@@ -312,11 +314,11 @@ class Standby:
             raise self.imports.Cold(fixed)
         self.libraries.require_same()
         set_environment(self.started, order.environment)
-        sys.argv = order.arguments[len(target.words) - 1:]
+        sys.argv[:] = order.arguments[len(target.words) - 1:]
         if target.module:
             sys.argv[0] = "-m"      # until runpy has found the module
         if hasattr(sys, "orig_argv"):
-            sys.orig_argv = self.before_argv + order.arguments
+            sys.orig_argv[:] = self.before_argv + order.arguments
         take_descriptors(order)
         return Script(target, fresh)
 

@@ -197,6 +197,24 @@ class Libraries(warm_lab.WarmCase):
         self.library("lib_a.py", "import sys\nsys.path.insert(0, '/front')\nsys.path.append('/back')\nsys.path.insert(2, '/middle')\n")
         self.same_with("import lib_a, sys; print(sys.path)")
 
+    def test_what_libraries_set_and_keep(self):
+        self.library("lib_a.py", """
+            import atexit, os, signal, sys, threading, warnings
+            from sys import argv, path, stdout
+            from os import environ
+            def hook(kind, value, traceback): print('hook of the library', value)
+            sys.excepthook = hook
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            warnings.simplefilter('ignore')
+            sys.setrecursionlimit(500)
+            """)
+        self.same_with("""
+            import lib_a, os, signal, sys, warnings
+            print(lib_a.argv, lib_a.path is sys.path, lib_a.stdout is sys.stdout, dict(lib_a.environ) == dict(os.environ))
+            print(signal.getsignal(signal.SIGUSR1), sys.getrecursionlimit(), warnings.filters[0])
+            raise ValueError('x')
+            """)
+
     def test_list(self):
         self.library("lib_a.py")
         self.write("beside.py")
