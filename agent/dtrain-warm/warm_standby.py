@@ -94,7 +94,7 @@ def environment_of(strings):
 def receive(link):
     """An Order; EOFError at the end of the file."""
     descriptors = []
-    begin, ancillary, _, _ = link.recvmsg(4, socket.CMSG_SPACE(2 * 4), socket.MSG_CMSG_CLOEXEC)
+    begin, ancillary, _, _ = link.recvmsg(4, socket.CMSG_SPACE(2 * 4))
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors += struct.unpack("%di" % (len(content) // 4), content)

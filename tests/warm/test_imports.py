@@ -80,8 +80,8 @@ class Libraries(warm_lab.WarmCase):
         self.write("script.py", text)
         return self.standby("script.py", environment=options.pop("environment", self.environment), **options).line()
 
-    def same_with(self, text, **options):
-        return self.same_script(text, environment=self.environment, **options)
+    def same_with(self, text, *arguments, **options):
+        return self.same_script(text, *arguments, environment=self.environment, **options)
 
     def test_names(self):
         self.library("lib_a.py")
@@ -213,7 +213,7 @@ class Libraries(warm_lab.WarmCase):
             print(lib_a.argv, lib_a.path is sys.path, lib_a.stdout is sys.stdout, dict(lib_a.environ) == dict(os.environ))
             print(signal.getsignal(signal.SIGUSR1), sys.getrecursionlimit(), warnings.filters[0])
             raise ValueError('x')
-            """)
+            """, "argument")
 
     def test_list(self):
         self.library("lib_a.py")
