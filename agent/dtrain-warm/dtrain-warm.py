@@ -59,4 +59,4 @@ def become():
             os._exit(0)     # no handlers of libraries: nothing has begun
 
 
-become().begin()        # not from within it: C keeps the frames that begin() was called from until the end, with all that they hold
+become().begin()        # not from within it: C keeps the frames that begin() is called from until the end, with all that they hold

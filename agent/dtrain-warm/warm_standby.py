@@ -1,5 +1,4 @@
 """Becoming the script: one message says what the process is from now on, and nothing of the wait is left that the script could see."""
-import atexit
 import functools
 import io
 import operator
@@ -9,6 +8,7 @@ import socket
 import struct
 import sys
 import types
+import weakref
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 
 MAX_MESSAGE = 4 << 20       # arguments and environment; Linux itself allows 2 MiB by default
@@ -32,6 +32,7 @@ READ_AT_START = (
     ("TZ", "the C library has the zone loaded"),
     ("HOME", "libraries read their settings there when they are imported"),
     ("XDG_*", "libraries read their settings there when they are imported"),
+    ("TMPDIR", "tempfile keeps the directory that it found first"),
     ("OMP_*", "OpenMP read it when it was loaded"),
     ("GOMP_*", "OpenMP read it when it was loaded"),
     ("KMP_*", "OpenMP read it when it was loaded"),
@@ -93,7 +94,7 @@ def environment_of(strings):
 def receive(link):
     """An Order; EOFError at the end of the file."""
     descriptors = []
-    begin, ancillary, _, _ = link.recvmsg(4, socket.CMSG_SPACE(2 * 4), socket.MSG_CMSG_CLOEXEC)
+    begin, ancillary, _, _ = link.recvmsg(4, socket.CMSG_SPACE(2 * 4))
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors += struct.unpack("%di" % (len(content) // 4), content)
@@ -170,12 +171,9 @@ def take_descriptors(order):
 
 # ---- the script
 
-def new_main(target, fresh):
-    """__main__ as the interpreter makes it. It is another module than the one that this program ran in: C holds the main file's frame until
-    the end, and with it all names of that module, which would never be finalised. C itself touches them once more after the script."""
-    atexit.register(bool, sys.modules["__main__"])
-    module = sys.modules["__main__"] = types.ModuleType("__main__")
-    names = vars(module)
+def renew_main(target, fresh):
+    """__main__ as the interpreter makes it. It is the same module: libraries may have kept it (multiprocessing and dill do)."""
+    names = vars(sys.modules["__main__"])
     names.clear()
     names.update(fresh, __doc__=None)
     if not target.has_main:
@@ -183,7 +181,17 @@ def new_main(target, fresh):
     else:       # runpy puts in the rest
         del names["__file__"], names["__cached__"]
         names["__loader__"] = BuiltinImporter
-    return names
+
+
+LEFT = (types.ModuleType, types.FunctionType, type)     # here, since `types` may be empty by then
+
+
+def drop_objects(names):
+    """What happens to the script's global objects when the interpreter frees __main__: their __del__ runs, and still finds functions and
+    modules."""
+    for name in list(names):
+        if not name.startswith("__") and not isinstance(names[name], LEFT):
+            del names[name]
 
 
 class Script:
@@ -196,9 +204,10 @@ class Script:
     partial. What the third raises or returns becomes the exit code as for any script."""
 
     def __init__(self, target, fresh):
-        self.is_script = not target.has_main
+        self.target, self.fresh = target, fresh
         self.error = None           # of a script that cannot be compiled
-        names = new_main(target, fresh)
+        self.main = sys.modules["__main__"]         # the script may put another in its place
+        names = vars(self.main)
         function, arguments = exec, ("", names)
         if target.has_main:
             function, arguments = runpy._run_module_as_main, (target.module or "__main__", target.module is not None)
@@ -216,38 +225,47 @@ class Script:
         self.body = functools.partial(next, iter(self.stream.close, None), None)
 
     def begin(self):
+        self.hook = sys.excepthook
         sys.excepthook = functools.partial("{0.prepare}{0.run}{0.finish}".format, self)
         raise Begin
 
     @property
     def prepare(self):
-        sys.excepthook = sys.__excepthook__
+        sys.excepthook = self.hook
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):      # set for Begin
             if hasattr(sys, name):
                 delattr(sys, name)
+        renew_main(self.target, self.fresh)
 
     run = property(operator.methodcaller("body"))
 
     @property
     def finish(self):
+        if not self.target.has_main:        # as after any script, before atexit
+            flush(sys.stderr)
+            flush(sys.stdout)
         self.buffer.end = None
         self.stream.flush = bool
         self.stream.close()
         failure = self.error or self.end.__context__
         self.end.__context__ = None
+        # C keeps the frame of the main file until the end, and with it all names of __main__, which would never be finalised.
+        self.at_end = weakref.ref(self.main, lambda _, names=vars(self.main): drop_objects(names))
+        self.main = None
         if isinstance(failure, SystemExit):
             try:
                 raise failure
             finally:
-                del failure         # or this frame would keep what the frames of the script hold beyond the exit
+                del failure         # or this frame would keep what the frames of the script hold
         if failure is not None:
             report(failure)
-        if self.is_script:
-            for name in ("__file__", "__cached__"):     # which the interpreter removes after a script, before atexit
+            if not self.target.has_main or type(failure) is KeyboardInterrupt:
+                return      # The interpreter removes __file__, as after any script that it ran, and ends with 1 or by SIGINT.
+            raise SystemExit(1)
+        if not self.target.has_main:
+            for name in ("__file__", "__cached__"):     # This exit leaves them, the end of a script does not: before atexit.
                 vars(sys.modules["__main__"]).pop(name, None)
-        if failure is None:
-            raise SystemExit
-        # The interpreter ends with 1, or by SIGINT.
+        raise SystemExit
 
 
 class Standby:
@@ -263,7 +281,7 @@ class Standby:
         self.descriptors, self.streams = imports.open_descriptors(), (sys.stdout, sys.stderr)
         self.target = imports.Target(words)
         self.before_argv = getattr(sys, "orig_argv", [])[:-len(sys.argv)]
-        sys.argv = words[:1]
+        sys.argv[:] = words[:1]     # the same list, which libraries may keep
         self.libraries = imports.Libraries(self.target, sys.path[0 if self.target.safe_path else 1:], loaded_at_start)
 
     def do_imports(self, modules):
@@ -273,8 +291,10 @@ class Standby:
             self.libraries.import_list(modules)
         self.imports.require_idle(self.descriptors, self.streams)
         self.libraries.require_same()
-        if self.target.module in sys.modules:
-            raise self.imports.Cold("%s is imported by the libraries that it needs" % self.target.module)
+        if self.target.module:
+            name = self.target.spec(self.libraries.path).name
+            if name in sys.modules:     # runpy would warn
+                raise self.imports.Cold("%s is imported by the libraries that it needs" % name)
 
     def ready_line(self):
         libraries = self.libraries
@@ -294,11 +314,11 @@ class Standby:
             raise self.imports.Cold(fixed)
         self.libraries.require_same()
         set_environment(self.started, order.environment)
-        sys.argv = order.arguments[len(target.words) - 1:]
+        sys.argv[:] = order.arguments[len(target.words) - 1:]
         if target.module:
             sys.argv[0] = "-m"      # until runpy has found the module
         if hasattr(sys, "orig_argv"):
-            sys.orig_argv = self.before_argv + order.arguments
+            sys.orig_argv[:] = self.before_argv + order.arguments
         take_descriptors(order)
         return Script(target, fresh)
 
@@ -316,6 +336,13 @@ class Ending(io.BytesIO):
         if self.end is not None:
             raise self.end
         super().close()
+
+
+def flush(stream):
+    try:
+        stream.flush()
+    except Exception:
+        pass        # the end of the interpreter tries again, and has its exit code for that
 
 
 def report(failure):

@@ -80,8 +80,8 @@ class Libraries(warm_lab.WarmCase):
         self.write("script.py", text)
         return self.standby("script.py", environment=options.pop("environment", self.environment), **options).line()
 
-    def same_with(self, text, **options):
-        return self.same_script(text, environment=self.environment, **options)
+    def same_with(self, text, *arguments, **options):
+        return self.same_script(text, *arguments, environment=self.environment, **options)
 
     def test_names(self):
         self.library("lib_a.py")
@@ -197,6 +197,24 @@ class Libraries(warm_lab.WarmCase):
         self.library("lib_a.py", "import sys\nsys.path.insert(0, '/front')\nsys.path.append('/back')\nsys.path.insert(2, '/middle')\n")
         self.same_with("import lib_a, sys; print(sys.path)")
 
+    def test_what_libraries_set_and_keep(self):
+        self.library("lib_a.py", """
+            import atexit, os, signal, sys, threading, warnings
+            from sys import argv, path, stdout
+            from os import environ
+            def hook(kind, value, traceback): print('hook of the library', value)
+            sys.excepthook = hook
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            warnings.simplefilter('ignore')
+            sys.setrecursionlimit(500)
+            """)
+        self.same_with("""
+            import lib_a, os, signal, sys, warnings
+            print(lib_a.argv, lib_a.path is sys.path, lib_a.stdout is sys.stdout, dict(lib_a.environ) == dict(os.environ))
+            print(signal.getsignal(signal.SIGUSR1), sys.getrecursionlimit(), warnings.filters[0])
+            raise ValueError('x')
+            """, "argument")
+
     def test_list(self):
         self.library("lib_a.py")
         self.write("beside.py")
@@ -235,6 +253,15 @@ class Libraries(warm_lab.WarmCase):
     def test_modules_that_speak(self):
         self.assertRegex(self.ready("import this"), r"^ready - \d+$")
         self.assertIn("Zen", self.same_with("import this").stdout)
+
+    def test_target_that_is_a_library(self):
+        self.library("lib_a/__init__.py", "print('package')")
+        self.library("lib_a/__main__.py", "import lib_b, sys\nprint(lib_b.__name__, sys.argv)")
+        self.library("lib_b.py")
+        waiting = self.standby("-m", "lib_a", environment=self.environment)
+        self.assertRegex(waiting.line(), r"^ready lib_a,lib_b \d+$")
+        self.library("lib_a/__init__.py")
+        self.same(["-m", "lib_a", "x"], environment=self.environment)
 
     def test_target_among_its_libraries(self):
         """runpy warns when a module runs that is imported already: not because of the wait."""

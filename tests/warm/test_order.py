@@ -102,7 +102,7 @@ class Orders(warm_lab.WarmCase):
 
     def test_variables_read_at_start(self):
         for name in ("PYTHONPATH", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "LANG", "LC_ALL", "TZ",
-                     "MALLOC_ARENA_MAX", "TORCH_DISTRIBUTED_DEBUG", "TF_CPP_MIN_LOG_LEVEL"):
+                     "TMPDIR", "MALLOC_ARENA_MAX", "TORCH_DISTRIBUTED_DEBUG", "TF_CPP_MIN_LOG_LEVEL"):
             with self.subTest(name):
                 self.cold(name + " changed: ", environment=dict(ENVIRONMENT, **{name: "1"}))
         self.cold("OMP_NUM_THREADS changed: ", before=dict(ENVIRONMENT, OMP_NUM_THREADS="1"), environment=ENVIRONMENT)

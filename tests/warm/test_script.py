@@ -86,8 +86,7 @@ class Ends(warm_lab.WarmCase):
                 def __del__(self): raise ValueError('in __del__')
             a = A()
             del a
-            b = A()
-            """)
+            """ + ("b = A()" if warm_lab.VERSION > (3, 8) else ""))     # 3.8 finds its source line no more at the very end
 
     def test_finalisers(self):
         for end in ("", "sys.exit(2)", "raise ValueError"):
@@ -123,7 +122,8 @@ class Ends(warm_lab.WarmCase):
         for end in ("", "raise ValueError", "sys.exit(3)"):
             with self.subTest(end):
                 self.same_script("""
-                    import atexit, sys
+                    import atexit, os, sys
+                    atexit.register(os.write, 1, b'not buffered')
                     atexit.register(lambda: print('first', '__file__' in globals(), __name__))
                     atexit.register(print, 'second')
                     sys.stdout.write('no end of line')

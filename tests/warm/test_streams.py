@@ -45,9 +45,10 @@ class Streams(warm_lab.WarmCase):
                 process = subprocess.Popen([warm_lab.PYTHON, *flags, "script.py"], cwd=self.work, env=ENVIRONMENT,
                                            stdin=subprocess.DEVNULL, stdout=write, stderr=write)
             os.close(write)
-            found.append(everything(read))
-            os.close(read)
+            text = everything(read)
             self.assertEqual(process.wait(warm_lab.PATIENCE), 0)
+            found.append(text + everything(read))       # a file has an end at any time
+            os.close(read)
         self.assertEqual(found[0], found[1])
         self.assertTrue(found[0])
 

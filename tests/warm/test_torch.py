@@ -24,7 +24,8 @@ class Torch(warm_lab.WarmCase):
             import os, sys
             import numpy
             import torch
-            print(torch.initial_seed(), torch.rand(2), torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_default_dtype())
+            torch.manual_seed(1)
+            print(torch.rand(2), torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_default_dtype())
             print(torch.cuda.is_initialized(), torch.is_grad_enabled(), torch.backends.mkldnn.enabled)
             numpy.random.seed(1)
             print(numpy.random.rand(2), numpy.random.default_rng(3).random())
@@ -33,7 +34,7 @@ class Torch(warm_lab.WarmCase):
             """)
 
     def test_random(self):
-        self.write("script.py", "import numpy; print(numpy.random.rand(), numpy.random.default_rng().random())")
+        self.write("script.py", "import torch, numpy; print(torch.rand(1), numpy.random.rand(), numpy.random.default_rng().random())")
         self.assertNotEqual(self.warm(["script.py"]), self.warm(["script.py"]))
 
     def test_training(self):

@@ -91,6 +91,8 @@ class WarmCase(unittest.TestCase):
     def write(self, name, text):
         path = os.path.join(self.work, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        # Compiled files are told apart by size and second: too little for tests.
+        shutil.rmtree(os.path.join(os.path.dirname(path), "__pycache__"), ignore_errors=True)
         with open(path, "w") as file:
             file.write(textwrap.dedent(text))
         return path
