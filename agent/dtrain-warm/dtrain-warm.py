@@ -30,13 +30,14 @@ def helpers():
     sys.dont_write_bytecode = True
     import warm_imports
     import warm_standby
+    import warm_torch
     sys.path[:], sys.dont_write_bytecode = path, dont_write
-    del sys.modules["warm_imports"], sys.modules["warm_standby"]
-    return warm_imports, warm_standby
+    del sys.modules["warm_imports"], sys.modules["warm_standby"], sys.modules["warm_torch"]
+    return warm_imports, warm_standby, warm_torch
 
 
 def become():
-    warm_imports, warm_standby = helpers()
+    warm_imports, warm_standby, warm_torch = helpers()
     link = socket.socket(fileno=int(sys.argv[1]))
     try:
         link.set_inheritable(False)
@@ -46,6 +47,7 @@ def become():
         standby.do_imports(modules)
         link.sendall(standby.ready_line().encode())
         script = standby.become(warm_standby.receive(link), FRESH)
+        warm_torch.wait_for_stores()
         link.sendall(b"go\n")
         link.close()
         return script

@@ -394,9 +394,10 @@ Start<std::string> find_helper(const std::string& name, int access) {
   const std::string beside = directory + "/" + name, installed = directory + "/../libexec/dtrain/" + name;
   for (const std::string& candidate : {beside, installed})
     if (::access(candidate.c_str(), access) == 0) return std::filesystem::path(candidate).lexically_normal().string();
-  return give_up(EX_UNAVAILABLE,
-                 Error{ErrorCode::not_found, "could not find " + name + ": neither " + beside + " nor " + installed + " can be " + (access == X_OK ? "run" : "read"),
-                       "install or build all of dtrain"});
+  return give_up(EX_UNAVAILABLE, Error{ErrorCode::not_found,
+                                       "could not find " + name + ": neither " + beside + " nor " + installed + " can be " +
+                                           (access == X_OK ? "run" : "read"),
+                                       "install or build all of dtrain"});
 }
 
 }  // namespace dtrain::daemon

@@ -308,10 +308,10 @@ struct Stopping {};  // SIGTERM: this node takes leave of the others; tasks run 
 
 using EventAlternatives =
     std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound, Staged, ShimUp,
-                 AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze, StandbyReport, Notified,
-                 CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded, NetworkUp, Gossiped,
-                 LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured, GpusSampled,
-                 GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
+                 AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze,
+                 StandbyReport, Notified, CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded,
+                 NetworkUp, Gossiped, LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured,
+                 GpusSampled, GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
 
 // One of the alternatives. It is made, copied, moved and destroyed out of line (event.cpp); alternative.h says why.
 struct Event : EventAlternatives {
