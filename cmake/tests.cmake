@@ -103,7 +103,7 @@ dtrain_test(unit_sim tests/unit/sim dtrain_sim_world)
 dtrain_test(scenarios tests/scenarios dtrain_sim_world)
 dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_loop)
 # The same suite on a host with a systemd of its own: what tests/system/test_systemd_runner.py runs there.
-add_executable(systemd_suite tests/conformance/runner_suite.cpp tests/conformance/lease_suite.cpp
+add_executable(systemd_suite tests/conformance/runner_suite.cpp tests/conformance/lease_suite.cpp tests/conformance/standby_suite.cpp
   tests/conformance/systemd/systemd_runner_test.cpp)
 target_link_libraries(systemd_suite PRIVATE dtrain_proc GTest::gtest_main GTest::gmock Threads::Threads)
 target_compile_definitions(systemd_suite PRIVATE DTRAIN_BINARY_DIR="${CMAKE_BINARY_DIR}")

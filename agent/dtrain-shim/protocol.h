@@ -46,6 +46,8 @@ inline constexpr char kExitDraft[] = "exit.new";
 // and it is moved to this number.
 inline constexpr int kBirthSocket = 3;
 
+inline constexpr int kStandbySocket = 3;  // in a standby: what dtrain-warm.py is told to speak through
+
 // Empty arguments after its directory, one byte each: room for the longer name of a later assignment (`serve`).
 inline constexpr size_t kPathRoom = 16;
 

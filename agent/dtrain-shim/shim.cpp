@@ -65,11 +65,6 @@ bool Shim::run() {
   return standbys_.close_others(kBirthSocket);
 }
 
-void Shim::remove_sockets() {
-  unlink(kSocketFile);
-  unlink(kNotifyFile);
-}
-
 int Shim::timeout_ms() const {
   int64_t due = INT64_MAX;
   for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_})

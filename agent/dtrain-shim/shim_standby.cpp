@@ -28,6 +28,11 @@ void Shim::standby_answered(uint32_t index) {
   changed();
 }
 
+void Shim::remove_sockets() {
+  unlink(kSocketFile);
+  unlink(kNotifyFile);
+}
+
 // True if nothing would follow the shim into the next assignment: no v1 memory cgroup, no real-time priority of a lease,
 // no extra memory for a long launch file. A service belongs to one assignment, and a stopping host gets no more. What only prepared
 // for an assignment has the cgroups and the service of the one that will follow.

@@ -8,8 +8,6 @@
 
 namespace dtrain::shim {
 
-inline constexpr int kStandbySocket = 3;  // what dtrain-warm.py is told to speak through
-
 class Standbys {
  public:
   uint32_t count() const { return count_; }

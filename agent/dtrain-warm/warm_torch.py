@@ -1,5 +1,5 @@
-"""What becoming the script at once would cost with torch: the ranks of a gang that have nothing to import reach the store of rank 0 before rank 0
-listens. PyTorch's client is refused then, and sleeps a second before it tries again."""
+"""What a start without imports would cost with torch: the ranks of a gang reach the store of rank 0 before rank 0 listens. PyTorch's client
+is refused then, and sleeps a second before it tries again."""
 import datetime
 import functools
 import socket

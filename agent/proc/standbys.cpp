@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "agent/base/small_file.h"
-#include "agent/dtrain-shim/standbys.h"
+#include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/assignment_dir.h"
 #include "agent/proc/cgroup.h"
 #include "agent/proc/tracked_shim.h"

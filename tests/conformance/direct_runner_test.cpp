@@ -1,4 +1,4 @@
-#include "tests/conformance/direct_world.h"
+#include "tests/conformance/standby_suite.h"
 
 namespace dtrain::conformance {
 namespace {
@@ -20,6 +20,9 @@ std::unique_ptr<RunnerWorld> long_path() {
 INSTANTIATE_TEST_SUITE_P(Direct, RunnerSuite,
                          testing::Values(WorldFactory{"direct", plain}, WorldFactory{"without_cgroups", without_cgroups},
                                          WorldFactory{"long_path", long_path}),
+                         world_name);
+// Without cgroups there are none.
+INSTANTIATE_TEST_SUITE_P(Direct, StandbySuite, testing::Values(WorldFactory{"direct", plain}, WorldFactory{"long_path", long_path}),
                          world_name);
 
 }  // namespace

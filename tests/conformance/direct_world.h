@@ -104,6 +104,7 @@ class DirectWorld : public RunnerWorld {
     options.tasks_dir = tasks_;
     const char* elsewhere = ::getenv("DTRAIN_BIN");
     options.shim_path = (elsewhere != nullptr ? std::string(elsewhere) : DTRAIN_BINARY_DIR "/bin") + "/dtrain-shim";
+    options.warm_path = options.shim_path.substr(0, options.shim_path.rfind('/')) + "/dtrain-warm.py";
     options.warn = [this](const Error& error) { warnings_.push_back(error); };
     options.log_file_bytes = options_.log_file_bytes;
     options.log_files = options_.log_files;

@@ -3,6 +3,7 @@
 
 Where no host can be had it says why and ends with the code for that (docs/testing.md).
 """
+import glob
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ class SystemdRunner(unittest.TestCase):
     hosts = h1 = None
 
     def test_the_suite(self):
-        for program in ("systemd_suite", "dtrain-shim"):
+        for program in ("systemd_suite", "dtrain-shim", "dtrain-warm.py", *glob.glob("warm_*.py", root_dir=BIN)):
             os.makedirs(self.h1.path(PLACE), exist_ok=True)
             shutil.copy2(os.path.join(BIN, program), self.h1.path(PLACE, program))
         inside = ["nsenter", "--target", str(self.h1.leader), "--all", "--"]

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "agent/proc/launch_file.h"
-#include "tests/conformance/direct_world.h"
+#include "tests/conformance/standby_suite.h"
 
 namespace dtrain::conformance {
 namespace {
@@ -20,6 +20,7 @@ std::unique_ptr<RunnerWorld> systemd() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Systemd, RunnerSuite, testing::Values(WorldFactory{"systemd", systemd}), world_name);
+INSTANTIATE_TEST_SUITE_P(Systemd, StandbySuite, testing::Values(WorldFactory{"systemd", systemd}), world_name);
 
 // ---------------------------------------------------------------- what only a unit does
 
