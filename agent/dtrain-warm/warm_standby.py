@@ -249,9 +249,8 @@ class Script:
         self.stream.close()
         failure = self.error or self.end.__context__
         self.end.__context__ = None
-        # C keeps the frame of the main file until the end, and with it all names of __main__, which would never be finalised.
-        self.at_end = weakref.ref(self.main, lambda _, names=vars(self.main): drop_objects(names))
-        self.main = None
+        names = vars(self.main)
+        self.finalise_objects(names)
         if isinstance(failure, SystemExit):
             try:
                 raise failure
@@ -264,8 +263,17 @@ class Script:
             raise SystemExit(1)
         if not self.target.has_main:
             for name in ("__file__", "__cached__"):     # This exit leaves them, the end of a script does not: before atexit.
-                vars(sys.modules["__main__"]).pop(name, None)
+                names.pop(name, None)
         raise SystemExit
+
+    def finalise_objects(self, names):
+        """C keeps the frame of the main file until the end, and with it all names of __main__, which would never be finalised."""
+        main = sys.modules.get("__main__")
+        if not isinstance(main, types.ModuleType):
+            main = sys
+        self.at_end = weakref.ref(main, lambda _: drop_objects(names))
+        if main is self.main:
+            self.main = None
 
 
 class Standby:

@@ -202,6 +202,20 @@ class Globals(warm_lab.WarmCase):
         self.same_script('"""With a docstring."""' + text)
         self.same_script("x: int = 1\n" + text)
 
+    def test_another_main(self):
+        self.same_script("""
+            import atexit, sys, types
+            class A:
+                def __del__(self): print('gone')
+            a = A()
+            sys.modules['__main__'] = types.ModuleType('__main__')
+            def f(): return a, __name__
+            print(type(f()[0]), f()[1])
+            atexit.register(lambda: print(f()[1]))
+            """)
+
+        self.same_script("import sys; del sys.modules['__main__']; print('no __main__')")
+
     def test_argv(self):
         self.same_script("import sys; print(sys.argv, getattr(sys, 'orig_argv', None) and sys.orig_argv[1:])", "a", "--b=c", "", "ü")
 

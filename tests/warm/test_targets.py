@@ -18,7 +18,8 @@ SHOW = textwrap.dedent(SHOW)
 class Modules(warm_lab.WarmCase):
     def setUp(self):
         super().setUp()
-        self.write("pkg/__init__.py", "print('package', __name__)")
+        # the package is imported before the module is __main__
+        self.write("pkg/__init__.py", "import __main__\nprint(__name__, __main__.__loader__, hasattr(__main__, '__file__'))")
         self.write("pkg/mod.py", SHOW + "from . import other\nprint(other.__name__)\n")
         self.write("pkg/other.py", "")
         self.write("pkg/__main__.py", SHOW)
