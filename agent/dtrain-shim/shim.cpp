@@ -343,6 +343,7 @@ void Shim::reap() {
   int status = 0;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    standbys_.ended(pid);
     const uint32_t index = processes_.take(pid);
     if (runs() && index < processes_.count()) process_ended(index, status);
   }

@@ -99,7 +99,7 @@ bool Standbys::start(Launch& launch, int cgroup, int parent) {
 int Standbys::fail(uint32_t index, const char* cause) {
   cold_ = {};
   cold_.add(cause);
-  kill(pids_[index], SIGKILL);
+  if (pids_[index] != 0) kill(pids_[index], SIGKILL);
   pids_[index] = 0;
   return 0;
 }
@@ -164,6 +164,15 @@ int Standbys::become(uint32_t index, const Launch& launch, int out, int err) {
   }
   if (char* end = strchr(line, '\n')) *end = '\0';
   return fail(index, begins(line, kIsCold) ? line + strlen(kIsCold) : "a standby did not answer");
+}
+
+void Standbys::ended(int pid) {
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (pids_[i] != pid) continue;
+    pids_[i] = 0;
+    cold_ = {};
+    cold_.add("a standby ended");
+  }
 }
 
 void Standbys::dismiss() {

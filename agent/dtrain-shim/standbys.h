@@ -23,6 +23,8 @@ class Standbys {
   // Makes it a main process of the attempt that `launch` has the variables of, with these ends of pipes. Returns its pid; 0: there is none
   // that could, and cold() says why, if there was one.
   int become(uint32_t index, const Launch& launch, int out, int err);
+  // That process has ended and was waited for: its number may be another's by now.
+  void ended(int pid);
   // None is needed any more: those that are left end.
   void dismiss();
 
