@@ -72,6 +72,12 @@ std::size_t Standbys::count() const {
   return static_cast<std::size_t>(std::ranges::count_if(entries_, [](const auto& entry) { return entry.second.state != State::none; }));
 }
 
+bool Standbys::has_room_for(const Entry& entry) const {
+  const auto of_user = std::ranges::count_if(
+      entries_, [&](const auto& other) { return other.second.state != State::none && other.second.task.uid == entry.task.uid; });
+  return count() < kStandbys && static_cast<std::size_t>(of_user) < kStandbysOfUser;
+}
+
 // ---------------------------------------------------------------- assignments
 
 void Standbys::launched(const task::ShimSpec& spec, const LaunchFile& launch) {
@@ -286,8 +292,8 @@ void Standbys::pass_time(Instant now) {
       entries_.erase(std::prev(at));
     } else if (entry.state != State::none) {
       fail(entry, "it was not ready in time", now);
-    } else if (count() >= kStandbys) {
-      fail(entry, "this host has " + std::to_string(kStandbys) + " already", now);
+    } else if (!has_room_for(entry)) {
+      fail(entry, "this host has " + std::to_string(kStandbys) + " already, or " + std::to_string(kStandbysOfUser) + " of this user", now);
     } else if (memory_is_short()) {
       fail(entry, "the host's memory is short", now);
     } else if (const Status begun = start(entry, now); !begun) {

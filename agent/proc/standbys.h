@@ -23,6 +23,7 @@ inline constexpr Duration kStandbyAfter =
 inline constexpr Duration kStandbyBound = 300s;            // from then on, until it is ready; it runs niced
 inline constexpr Duration kStandbyStays = 15s;             // from the end of an assignment to the next of the same task
 inline constexpr std::size_t kStandbys = 64;               // of an agent
+inline constexpr std::size_t kStandbysOfUser = 32;         // of these
 inline constexpr Duration kMemoryPause = 2s;               // between two looks at the host's memory while there are standbys
 inline constexpr std::uint64_t kLeastMemory = 1ull << 30;  // no standby waits, nor begins, where less than this is available
 
@@ -89,6 +90,7 @@ class Standbys {
   void bury(Ending& ending, Instant now);
   void look_at_memory(Instant now);
   std::size_t count() const;
+  bool has_room_for(const Entry& entry) const;
 
   const RunnerOptions& options_;
   Launchers& launchers_;
