@@ -69,6 +69,7 @@ RoleSpec any_role(Framework framework, const std::string& name, const std::vecto
   role.start_timeout = any_duration();
   role.stop_signal = static_cast<std::int32_t>(1 + below(64));
   role.signal_to = any_word<SignalTo>();
+  if (coin()) role.warm = coin() ? std::vector<std::string>{"torch", "a.b_1"} : std::vector<std::string>{coin() ? "auto" : "none"};
   if (rules_of(framework).ranks_in_tasks && coin())
     role.nproc_per_node = static_cast<std::uint32_t>(1 + below(role.resources.gpus > 0 ? role.resources.gpus : limits::kRanksPerTask));
   return role;

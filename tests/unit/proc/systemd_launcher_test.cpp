@@ -66,7 +66,7 @@ class SystemdLaunch : public ::testing::Test {
     int pair[2] = {-1, -1};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     ours_.reset(pair[0]);
-    EXPECT_TRUE(launcher_->place(spec_, launch_));
+    EXPECT_TRUE(launcher_->place(spec_, spec_.id.text(), launch_));
     EXPECT_TRUE(launcher_->launch(spec_, "/tasks/17.2.worker-1", launch_, UniqueFd(pair[1])));
   }
   std::optional<Bytes> asked(const std::string& name) const {  // at the last launch
