@@ -85,7 +85,7 @@ class Verification::Impl {
     auto opened = open_directory(place_.directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
-    contents_name_ = format_.contents_name(place_.base);
+    contents_name_ = contents_file(directory_, format_, place_.base);
     auto content = read_contents(directory_, format_, place_.base);
     if (!content) return written_anew() ? changed_since_found() : no(content.error());
     contents_facts_ = content->facts;

@@ -94,7 +94,10 @@ void check_entry(std::string_view input) {
 class OneFile : public FileAccess {
  public:
   explicit OneFile(std::string_view bytes) : bytes_(bytes) {}
-  Result<std::vector<std::string>> names() override { return std::vector<std::string>{"model.safetensors", "trainer_state.json"}; }
+  Result<std::vector<std::string>> names(const std::string& below) override {
+    if (!below.empty()) return fail(ErrorCode::damaged, "it is a file");
+    return std::vector<std::string>{".metadata", "model.safetensors", "mp_rank_00", "mp_rank_00_model_states.pt", "trainer_state.json"};
+  }
   Result<std::uint64_t> size(const std::string&) override { return bytes_.size(); }
   Result<std::string> read(const std::string&, std::uint64_t offset, std::uint64_t size) override {
     if (offset > bytes_.size() || size > bytes_.size() - offset) return fail(ErrorCode::unavailable, "it became shorter");

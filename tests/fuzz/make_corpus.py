@@ -291,6 +291,17 @@ def checkpoint():
     files = b"".join(sized(name) + struct.pack("<QB", size, kind) + sized(table) for name, kind, size, table in (
         (b".metadata", 1, len(pickle), pickle), (b"__0_0.distcp", 2, len(shard), sized(place))))
     seed("fuzz_checkpoint", "table_torch_distributed", 6, b"\x05" + files)
+    rank = zipped(zipfile.ZIP_STORED)
+    place = struct.pack("<QQ", 0, len(rank)) + rank[rank.index(b"PK\1\2"):]
+
+    def ranks(counts, *names):
+        return struct.pack("<%dQ" % len(counts), *counts) + b"".join(
+            sized(name) + struct.pack("<QB", len(rank), 2) + sized(sized(place)) for name in names)
+
+    seed("fuzz_checkpoint", "table_deepspeed", 6, b"\x08" + ranks(
+        (1, 1, 1), b"mp_rank_00_model_states.pt", b"zero_pp_rank_0_mp_rank_00_optim_states.pt"))
+    seed("fuzz_checkpoint", "table_megatron", 6, b"\x09" + ranks(
+        (2,), b"mp_rank_00_000/model_optim_rng.pt", b"mp_rank_00_001/model_optim_rng.pt"))
     seed("fuzz_checkpoint", "variant", 4, b"\x15\x01" + b"\x02hi" + masked(variant))
 
 

@@ -24,7 +24,10 @@ class CheckpointFormats : public CheckpointWorld {
     return {{"torch", [this](std::int64_t step) { return torch_checkpoint(step); }},
             {"safetensors", [this](std::int64_t step) { return safetensors_checkpoint(step); }},
             {"huggingface", [this](std::int64_t step) { return huggingface_checkpoint(step); }},
-            {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }}};
+            {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }},
+            {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step); }},
+            {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step, 3); }},
+            {"megatron", [this](std::int64_t step) { return megatron_checkpoint(step); }}};
   }
   void empty_directory() {
     std::filesystem::remove_all(dir_);
@@ -270,6 +273,74 @@ TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
   EXPECT_TRUE(scan().empty());
 }
 
+// ---- directories with the files of all ranks
+
+TEST_F(CheckpointFormats, DirectoryWithoutAllRanksIsLeftAloneAndOneWithACutFileIncomplete) {
+  for (const auto& [word, path, file] : {std::tuple("deepspeed", deepspeed_checkpoint(5), "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
+                                         std::tuple("megatron", megatron_checkpoint(5), "mp_rank_01_001/model_optim_rng.pt")}) {
+    only(word);
+    const std::string bytes = read(path + "/" + file);
+    std::filesystem::remove(path + "/" + file);
+    EXPECT_TRUE(scan().empty()) << "the others may be on another host's disk";
+    const auto verified = store::verify_path(path);
+    ASSERT_FALSE(verified);
+    EXPECT_NE(verified.error().message.find("rank"), std::string::npos) << verified.error().message;
+    write(path + "/" + file, bytes.substr(0, bytes.size() / 2));
+    ASSERT_EQ(scan().size(), 1u) << word;
+    EXPECT_FALSE(scan()[0].complete);
+    write(path + "/" + file, bytes);
+    EXPECT_TRUE(scan()[0].complete) << scan()[0].defect;
+  }
+}
+
+TEST_F(CheckpointFormats, TrackerDecidesNothingAndIsKeptCorrect) {
+  using Case = std::tuple<const char*, std::function<void(std::int64_t)>, const char*, const char*, const char*>;
+  for (const auto& [word, write_one, tracker, older, newer] :
+       {Case{"deepspeed", [this](std::int64_t step) { deepspeed_checkpoint(step); }, "latest", "global_step600", "global_step700"},
+        Case{"megatron", [this](std::int64_t step) { megatron_checkpoint(step); }, "latest_checkpointed_iteration.txt", "600", "700"}}) {
+    const std::string path = dir_ + "/" + tracker;
+    write_one(600);
+    write_one(700);
+    EXPECT_EQ(read(path), newer);
+    ASSERT_EQ(scan().size(), 2u) << word;
+    EXPECT_EQ(store::verify_path(path)->size(), 2u);
+    ASSERT_TRUE(store::quarantine(scan()[0], dir_));
+    EXPECT_EQ(read(path), older) << "scripts follow it";
+    ASSERT_TRUE(store::quarantine(scan()[0], dir_));
+    EXPECT_FALSE(exists(path));
+    EXPECT_TRUE(exists(path + ".quarantined-1"));
+    // One that names what is not there, and one that nobody can read.
+    write_one(600);
+    for (const std::string& text : {std::string(newer), std::string("release\n"), std::string(5000, 'x')}) {
+      write(path, text);
+      ASSERT_EQ(scan().size(), 1u);
+      EXPECT_EQ(scan()[0].step, 600);
+      EXPECT_TRUE(verify(scan()[0]));
+    }
+    write(path, newer);
+    const Status copied = copy(scan()[0]);
+    ASSERT_TRUE(copied) << copied.error().text();
+    EXPECT_EQ(read(path), older) << "the tracker names what was copied";
+    EXPECT_EQ(scan().size(), 1u);
+    empty_directory();
+  }
+}
+
+TEST_F(CheckpointFormats, SharedFormatOfMegatronHasItsOtherFilesAndItsTracker) {
+  const std::string path = distributed_checkpoint(5), called = dir_ + "/iter_0000005";
+  std::filesystem::rename(path, called);
+  write(called + "/common.pt", torch_file("arguments"));
+  write(called + "/metadata.json", "{}");
+  write(dir_ + "/latest_checkpointed_iteration.txt", "4");
+  const auto info = scan()[0];
+  ASSERT_TRUE(info.complete) << info.defect;
+  ASSERT_TRUE(copy(info));
+  EXPECT_TRUE(exists(called + "/common.pt") && exists(called + "/metadata.json"));
+  EXPECT_FALSE(exists(dir_ + "/latest_checkpointed_iteration.txt")) << "there was none on this host";
+  write(called + "/common.pt", torch_file("arguments").substr(0, 99));
+  EXPECT_FALSE(scan()[0].complete);
+}
+
 // ---- copies
 
 TEST_F(CheckpointFormats, CopyIsTheSame) {
@@ -318,8 +389,9 @@ TEST_F(CheckpointFormats, EveryCutIsFound) {
     write_one(1);
     for (const std::string& name : names()) {
       const std::string path = dir_ + "/" + name;
-      // config.json is a file whose content nobody knows.
-      if (!std::filesystem::is_regular_file(path) || name.ends_with("config.json")) continue;
+      // Files whose content nobody knows, and trackers, which decide nothing.
+      const bool unknown = name.ends_with("config.json") || name.starts_with("latest");
+      if (!std::filesystem::is_regular_file(path) || unknown) continue;
       const std::string good = read(path);
       for (std::size_t size = 0; size < good.size(); ++size) {
         // Two zips, and nothing that is read says that there was a second: docs/checkpoints.md.
