@@ -7,13 +7,13 @@
 namespace dtrain::transfer {
 
 extern const Format kManifestFormat, kTensorflowFormat, kTorchFormat, kSafetensorsFormat, kHuggingfaceFormat, kTorchDistributedFormat,
-    kNumpyFormat, kKerasFormat, kDeepspeedFormat, kMegatronFormat;
+    kNumpyFormat, kKerasFormat, kDeepspeedFormat, kMegatronFormat, kOrbaxFormat;
 
 namespace {
 
 constexpr std::array kFormats{
-    &kManifestFormat,         &kTensorflowFormat, &kTorchFormat, &kSafetensorsFormat, &kHuggingfaceFormat,
-    &kTorchDistributedFormat, &kNumpyFormat,      &kKerasFormat, &kDeepspeedFormat,   &kMegatronFormat,
+    &kManifestFormat, &kTensorflowFormat, &kTorchFormat,     &kSafetensorsFormat, &kHuggingfaceFormat, &kTorchDistributedFormat,
+    &kNumpyFormat,    &kKerasFormat,      &kDeepspeedFormat, &kMegatronFormat,    &kOrbaxFormat,
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "common/job/names.h"
 #include "common/transfer/format.h"
 #include "tests/unit/store/checkpoint_world.h"
+#include "tests/unit/transfer/orbax_writer.h"
 
 namespace dtrain::test {
 namespace {
@@ -27,7 +28,13 @@ class CheckpointFormats : public CheckpointWorld {
             {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }},
             {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step); }},
             {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step, 3); }},
-            {"megatron", [this](std::int64_t step) { return megatron_checkpoint(step); }}};
+            {"megatron", [this](std::int64_t step) { return megatron_checkpoint(step); }},
+            {"orbax",
+             [this](std::int64_t step) { return write_files(std::to_string(step), orbax_checkpoint("weights " + std::to_string(step))); }}};
+  }
+  std::string write_files(const std::string& name, const FilesInMemory& checkpoint) {
+    for (const auto& file : checkpoint.files) write(dir_ + "/" + name + "/" + file.first, file.second);
+    return dir_ + "/" + name;
   }
   void empty_directory() {
     std::filesystem::remove_all(dir_);
@@ -390,7 +397,7 @@ TEST_F(CheckpointFormats, EveryCutIsFound) {
     for (const std::string& name : names()) {
       const std::string path = dir_ + "/" + name;
       // Files whose content nobody knows, and trackers, which decide nothing.
-      const bool unknown = name.ends_with("config.json") || name.starts_with("latest");
+      const bool unknown = name.ends_with("config.json") || name.ends_with("_sharding") || name.starts_with("latest");
       if (!std::filesystem::is_regular_file(path) || unknown) continue;
       const std::string good = read(path);
       for (std::size_t size = 0; size < good.size(); ++size) {

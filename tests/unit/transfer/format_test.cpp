@@ -37,7 +37,7 @@ bool verifies(const Contents& contents, std::size_t part, const std::string& fil
 
 TEST(Formats, KeepTheirNumbers) {
   const std::vector<std::string> stored = {"manifest", "tensorflow", "torch",     "safetensors", "huggingface", "torch-distributed",
-                                           "numpy",    "keras",      "deepspeed", "megatron"};  // by the number in every record
+                                           "numpy",    "keras",      "deepspeed", "megatron",    "orbax"};  // by the number in every record
   ASSERT_GE(formats().size(), stored.size());
   EXPECT_EQ(static_cast<std::size_t>(enum_last(FormatId{})) + 1, formats().size());
   for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(format_of(FormatId(i)).name, stored[i]);
