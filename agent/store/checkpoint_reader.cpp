@@ -214,8 +214,9 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
 }
 
 std::string unrecognised(const job::CheckpointSpec& spec) {
-  static constexpr std::array<std::string_view, 14> kEndings{".bin",  ".ckpt",   ".h5",  ".hdf5", ".keras", ".msgpack",     ".npz",
-                                                             ".onnx", ".params", ".pkl", ".pt",   ".pth",   ".safetensors", ".tar"};
+  static constexpr std::array<std::string_view, 16> kEndings{".ubj",   ".xgb",     ".bin",         ".ckpt", ".h5",     ".hdf5",
+                                                             ".keras", ".msgpack", ".npz",         ".onnx", ".params", ".pkl",
+                                                             ".pt",    ".pth",     ".safetensors", ".tar"};
   std::size_t count = 0;
   std::string first;
   const auto look_in = [&](const UniqueFd& directory, const std::string& below) {

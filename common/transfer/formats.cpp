@@ -7,13 +7,14 @@
 namespace dtrain::transfer {
 
 extern const Format kManifestFormat, kTensorflowFormat, kTorchFormat, kSafetensorsFormat, kHuggingfaceFormat, kTorchDistributedFormat,
-    kNumpyFormat, kKerasFormat, kDeepspeedFormat, kMegatronFormat, kOrbaxFormat;
+    kNumpyFormat, kKerasFormat, kDeepspeedFormat, kMegatronFormat, kOrbaxFormat, kHdf5Format, kXgboostFormat;
 
 namespace {
 
 constexpr std::array kFormats{
     &kManifestFormat, &kTensorflowFormat, &kTorchFormat,     &kSafetensorsFormat, &kHuggingfaceFormat, &kTorchDistributedFormat,
-    &kNumpyFormat,    &kKerasFormat,      &kDeepspeedFormat, &kMegatronFormat,    &kOrbaxFormat,
+    &kNumpyFormat,    &kKerasFormat,      &kDeepspeedFormat, &kMegatronFormat,    &kOrbaxFormat,       &kHdf5Format,
+    &kXgboostFormat,
 };
 
 }  // namespace

@@ -348,6 +348,32 @@ TEST_F(CheckpointFormats, SharedFormatOfMegatronHasItsOtherFilesAndItsTracker) {
   EXPECT_FALSE(scan()[0].complete);
 }
 
+// ---- only by their words
+
+TEST_F(CheckpointFormats, FilesOfHdf5AndXgboostAreTakenByTheirWords) {
+  const std::string h5 = "\x89HDF\r\n\x1a\n" + std::string(5, '\0') + "\x08\x08" + std::string(9, '\0') + le(0, 8) + le(~0ull, 8) +
+                         le(106, 8) + le(~0ull, 8) + le(0, 8) + le(96, 8) + std::string(24, '\0') + "root bytes";
+  write(dir_ + "/ckpt_7.h5", h5);
+  write(dir_ + "/model_7.json", R"({"learner":{"model":[1,2,3]},"version":[1,7,4]})");
+  write(dir_ + "/config.json", R"({"a": "configuration of something else"})");
+  EXPECT_TRUE(scan().empty());
+  for (const char* word : {"hdf5", "xgboost"}) {
+    only(word);
+    ASSERT_EQ(scan().size(), 1u) << word;
+    const auto info = scan()[0];
+    EXPECT_EQ(info.step, 7);
+    EXPECT_TRUE(info.complete) << info.defect;
+    EXPECT_TRUE(verify(info));
+    const std::string bytes = read(info.path);
+    write(info.path, bytes.substr(0, bytes.size() - 9));
+    EXPECT_FALSE(found_and_good()) << word;
+    write(info.path, bytes);
+    ASSERT_TRUE(store::quarantine(scan()[0], dir_));
+    EXPECT_TRUE(scan().empty());
+  }
+  EXPECT_TRUE(exists(dir_ + "/config.json"));
+}
+
 // ---- copies
 
 TEST_F(CheckpointFormats, CopyIsTheSame) {
