@@ -1,6 +1,6 @@
-"""Checkpoints that their real writers wrote (Debian's PyTorch, NumPy, h5py and XGBoost): a good one is never refused, whatever its shape, and one
-that is cut at any block always. DeepSpeed and Megatron are not in Debian: their files are what their code saves through torch.save. (The writer of distributed checkpoints in
-PyTorch 1.13 cannot be imported by Python 3.11.)"""
+"""Checkpoints that their real writers wrote (Debian's PyTorch, NumPy, h5py and XGBoost): a good one is never refused, whatever its
+shape, and one that is cut at any block always. DeepSpeed and Megatron are not in Debian: their files are what their code saves through
+torch.save. (The writer of distributed checkpoints in PyTorch 1.13 cannot be imported by Python 3.11.)"""
 import argparse
 import os
 import random
@@ -35,7 +35,8 @@ def write_numpy(path, rng):
 
 
 def write_hdf5(path, rng):
-    with h5py.File(path, "w", libver=rng.choice(("earliest", "latest", "v108", "v110")), userblock_size=rng.choice((0, 0, 512, 4096))) as file:
+    version, before = rng.choice(("earliest", "latest", "v108", "v110")), rng.choice((0, 0, 512, 4096))
+    with h5py.File(path, "w", libver=version, userblock_size=before) as file:
         file.attrs["keras_version"] = "2.11.0"
         for i in range(rng.randrange(0, 9)):
             options = rng.choice(({}, {"compression": "gzip"}, {"fletcher32": True}, {"chunks": True}))
@@ -77,7 +78,8 @@ def write_megatron(path, rng):
             torch.save({"args": args, "checkpoint_version": 3.0, "model": {"w": torch.ones(5)}}, os.path.join(rank, "model_optim_rng.pt"))
 
 
-FILES = {"ckpt_5.pt": write_torch, "ckpt_5.npz": write_numpy, "ckpt_5.h5": write_hdf5, "model_5.json": write_xgboost, "model_5.ubj": write_xgboost}
+FILES = {"ckpt_5.pt": write_torch, "ckpt_5.npz": write_numpy, "ckpt_5.h5": write_hdf5,
+         "model_5.json": write_xgboost, "model_5.ubj": write_xgboost}
 DIRECTORIES = {"global_step5": write_deepspeed, "iter_0000005": write_megatron}
 
 
