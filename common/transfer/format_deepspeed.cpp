@@ -3,101 +3,31 @@
 #include <algorithm>
 #include <array>
 
-#include "common/transfer/manifest.h"
+#include "common/transfer/deepspeed_states.h"
 #include "common/transfer/rank_files.h"
-#include "common/transfer/selection.h"
 #include "common/transfer/step_name.h"
-#include "common/transfer/zip_directory.h"
 
 namespace dtrain::transfer {
 namespace {
 
-constexpr std::string_view kStates = "_states.pt", kModel = "mp_rank_#_model_states.pt",
-                           kModelShare = "zero_pp_rank_#_mp_rank_#_model_states.pt",  // ZeRO 3
-    kOptimizerShare = "zero_pp_rank_#_mp_rank_#_optim_states.pt";
-constexpr std::array<std::string_view, 2> kPrecisions{"bf16_", "fp16_"};  // may stand before an optimizer's share
-constexpr std::string_view kFirstModel = "mp_rank_00_model_states.pt";
-constexpr std::array<std::string_view, 1> kFirstShare{"zero_pp_rank_0_mp_rank_00_model_states.pt"};
-constexpr std::size_t kCountBytes = 8;
-
-// What the first model file says of all ranks; 0: it does not.
-struct Counts {
-  std::uint64_t data_parallel = 0, model_parallel = 0, zero_stage = 0;
-};
-
-tl::unexpected<Error> bad_ranks(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
-
-bool is_states(std::string_view name) {
-  return name.ends_with(kStates) && !is_ignored_name(name) && name.find('/') == name.npos && is_inner_name(name);
-}
-
-Counts counts_in(std::string_view pickle) {
-  const auto zero = pickle.find("zero_optimization");
-  return {pickled_number(pickle, "dp_world_size"), pickled_number(pickle, "mp_world_size"),
-          zero == pickle.npos ? 0 : pickled_number(pickle.substr(zero), "stage")};
-}
+constexpr std::array kFirstShare{kDeepspeedShare};
 
 Result<std::string> deepspeed_table(FileAccess& files, std::string_view) {
-  const auto names = files.names();
-  if (!names) return fail(names.error());
   std::vector<FileTable> tables;
-  std::string first;
-  for (const std::string& name : *names) {
-    if (!is_states(name)) continue;
-    if (tables.size() == kGatheredFiles) return bad_ranks("it has more than " + std::to_string(kGatheredFiles) + " files");
-    auto file = read_rank_file(files, name);
-    if (!file) return fail(file.error());
-    if (name == kFirstModel || (first.empty() && name == kFirstShare[0])) first = name;
-    tables.push_back(std::move(*file));
-  }
-  if (first.empty()) return fail(ErrorCode::not_found, std::string(kFirstModel) + " is not there");
-  const auto pickle = read_pickle(files, first);
-  if (!pickle) return pickle;
-  const Counts counts = counts_in(*pickle);
-  return to_little_endian(counts.data_parallel, kCountBytes) + to_little_endian(counts.model_parallel, kCountBytes) +
-         to_little_endian(counts.zero_stage, kCountBytes) + join_tables(tables);
+  const auto counts = read_deepspeed_files(files, "", tables);
+  if (!counts) return counts;
+  return *counts + join_tables(tables);
 }
 
 Result<std::unique_ptr<Contents>> parse_deepspeed(std::string_view table, std::string_view base) {
-  if (table.size() < 3 * kCountBytes) return bad_ranks("its list of files is cut");
-  const auto number = [&](std::size_t i) { return from_little_endian(table.substr(i * kCountBytes, kCountBytes)); };
-  const Counts counts{number(0), number(1), number(2)};
-  const auto tables = split_tables(table.substr(3 * kCountBytes));
+  const auto tables = split_tables(table.substr(std::min(table.size(), kDeepspeedCountBytes)));
   if (!tables) return fail(tables.error());
-  RankGrid models, model_shares, optimizer_shares;
-  for (const FileTable& file : *tables) {
-    if (!is_states(file.name) || file.kind != FileTable::Kind::zips) return bad_ranks(file.name + " is not one of its files");
-    std::string_view name = file.name;
-    for (const std::string_view precision : kPrecisions)
-      if (name.starts_with(precision)) name.remove_prefix(precision.size());
-    models.add(numbers_in_name(kModel, name));
-    model_shares.add(numbers_in_name(kModelShare, name));
-    optimizer_shares.add(numbers_in_name(kOptimizerShare, name));
-  }
-  if (models.places.empty() && model_shares.places.empty()) return bad_ranks("it has no model");
-  if (optimizer_shares.places.empty() && (counts.zero_stage > 0 || !model_shares.places.empty()))
-    return lacks_ranks("the optimizer's states are missing");
-  std::uint64_t model_ranks = counts.model_parallel;  // of model parallelism, as many as any file shows
-  if (!models.places.empty()) model_ranks = std::max(model_ranks, models.extent()[0]);
-  for (const RankGrid* shares : {&model_shares, &optimizer_shares})
-    if (!shares->places.empty()) model_ranks = std::max(model_ranks, shares->extent()[1]);
-  struct Kind {
-    const RankGrid& grid;
-    std::string_view pattern;
-    RankPlace least;
-  };
-  for (const Kind& kind : {Kind{models, kModel, {model_ranks}}, Kind{model_shares, kModelShare, {counts.data_parallel, model_ranks}},
-                           Kind{optimizer_shares, kOptimizerShare, {counts.data_parallel, model_ranks}}}) {
-    if (kind.grid.places.empty()) continue;
-    const auto complain = [&](const std::string& what) { return lacks_ranks("of its files " + std::string(kind.pattern) + " " + what); };
-    if (const std::string hole = kind.grid.hole(); !hole.empty()) return complain("that of rank " + hole + " is missing");
-    const RankPlace extent = kind.grid.extent();
-    for (std::size_t i = 0; i < extent.size(); ++i)
-      if (extent[i] < kind.least[i])
-        return complain("only those of " + std::to_string(extent[i]) + " of " + std::to_string(kind.least[i]) + " ranks are there");
-  }
-  const bool whole_model = std::ranges::find(*tables, kFirstModel, &FileTable::name) != tables->end();
-  auto contents = several_files(*tables, whole_model ? kFirstModel : kFirstShare[0]);
+  for (const FileTable& file : *tables)
+    if (!is_deepspeed_file(file.name) || file.kind != FileTable::Kind::zips)
+      return fail(ErrorCode::damaged, file.name + " is not one of its files");
+  if (auto all = check_deepspeed_files(table.substr(0, kDeepspeedCountBytes), *tables); !all) return fail(all.error());
+  const bool whole_model = std::ranges::find(*tables, kDeepspeedModel, &FileTable::name) != tables->end();
+  auto contents = several_files(*tables, whole_model ? kDeepspeedModel : kDeepspeedShare);
   if (contents) (*contents)->step = step_of_name(base);
   return contents;
 }
@@ -112,10 +42,10 @@ extern const Format kDeepspeedFormat{
     .seen_as = "a directory global_stepN of DeepSpeed",
     .named_as = "a directory with mp_rank_00_model_states.pt",
     .directory = true,
-    .contents_name = [](std::string_view) { return std::string(kFirstModel); },
+    .contents_name = [](std::string_view) { return std::string(kDeepspeedModel); },
     .contents_bytes = kGatheredBytes,
     .parse = parse_deepspeed,
-    .is_file_of = [](std::string_view name, std::string_view) { return is_states(name); },
+    .is_file_of = [](std::string_view name, std::string_view) { return is_deepspeed_file(name); },
     .other_contents = kFirstShare,
     .table = deepspeed_table,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },

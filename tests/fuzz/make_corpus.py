@@ -285,7 +285,7 @@ def checkpoint():
     text = b'{"global_step": 5, "x": [NaN, "\\""]}'
     files = b"".join(sized(name) + struct.pack("<QB", len(content), kind) + sized(table) for name, kind, content, table in (
         (b"model.safetensors", 3, saved, struct.pack("<Q", len(saved)) + saved), (b"trainer_state.json", 1, text, text)))
-    seed("fuzz_checkpoint", "table_huggingface", 6, b"\x04" + files)
+    seed("fuzz_checkpoint", "table_huggingface", 6, b"\x04" + bytes(24) + files)
     pickle, shard = b"\x80\x04\x8c\x0d__0_0.distcp.", zipped(zipfile.ZIP_STORED)
     place = struct.pack("<QQ", 0, len(shard)) + shard[shard.index(b"PK\1\2"):]
     files = b"".join(sized(name) + struct.pack("<QB", size, kind) + sized(table) for name, kind, size, table in (
