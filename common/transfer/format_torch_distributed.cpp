@@ -88,7 +88,11 @@ Result<std::unique_ptr<Contents>> parse_shards(std::string_view joined, std::str
   if (named.empty()) return bad_shards("it names no files");
   for (const std::string& name : named) {
     const auto shard = find_file(name);
-    if (shard == tables->end()) return bad_shards(name + " is missing");
+    if (shard == tables->end()) {
+      const std::string of_rank = name.substr(0, name.find('_', kShardBeginning.size()) + 1);
+      const bool rank_is_here = std::ranges::any_of(*tables, [&](const FileTable& file) { return file.name.starts_with(of_rank); });
+      return rank_is_here ? bad_shards(name + " is missing") : lacks_ranks(name + " is missing");
+    }
     if (shard->size == 0) return bad_shards(name + " is empty");
   }
   auto contents = several_files(*tables, kMetadata);

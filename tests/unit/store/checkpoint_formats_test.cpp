@@ -273,7 +273,11 @@ TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
     EXPECT_FALSE(scan()[0].complete) << size;
   }
   std::filesystem::remove(path + "/__0_0.distcp");
+  EXPECT_TRUE(scan().empty()) << "all of rank 0 may lie on another host's disk";
+  EXPECT_NE(store::verify_path(path).error().message.find("__0_0.distcp is missing"), std::string::npos);
+  write(path + "/__0_1.distcp", shard);
   EXPECT_NE(scan()[0].defect.find("__0_0.distcp is missing"), std::string::npos) << scan()[0].defect;
+  std::filesystem::remove(path + "/__0_1.distcp");
   write(path + "/__0_0.distcp", shard);
   EXPECT_TRUE(verify(scan()[0]));
   std::filesystem::rename(path + "/.metadata", path + "/.metadata.tmp");
