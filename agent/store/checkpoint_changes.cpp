@@ -26,20 +26,23 @@ class Change {
   Change(std::string verb, const CheckpointInfo& info, std::string checkpoint_dir)
       : verb_(std::move(verb)), info_(info), checkpoint_dir_(without_trailing_slashes(checkpoint_dir)) {
     std::tie(parent_, base_) = split_path(info.path);
-    contents_ = format_.contents_name(base_);
   }
 
   Result<std::string> quarantine() {
     if (const auto opened = open(); !opened) return fail(opened.error());
-    return format_.directory ? quarantine_directory() : quarantine_files();
+    // The hint goes first, so that a script that follows it never meets a name without files. If it cannot be
+    // written the files are moved all the same; a hint that names nothing is the lesser evil.
+    const auto hint = rewrite_hint();
+    auto moved = format_.directory ? quarantine_directory() : quarantine_files();
+    if (moved && !hint) return fail(hint.error());
+    return moved;
   }
 
   Status remove() {
     const auto bytes = open();
     if (!bytes) return fail(bytes.error());
-    if (format_.directory) return remove_directory(*bytes);
     if (auto hint = rewrite_hint(); !hint) return hint;
-    return remove_files();
+    return format_.directory ? remove_directory(*bytes) : remove_files();
   }
 
  private:
@@ -68,6 +71,7 @@ class Change {
     auto opened = open_directory(place_of_files(info_).directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
+    contents_ = contents_file(directory_, format_, base_);
     auto content = read_contents(directory_, format_, base_);
     if (!content) {
       // Contents that cannot be read can still be moved away; they were never found readable.
@@ -88,9 +92,6 @@ class Change {
     return no(Error{ErrorCode::limit, "no name is free for " + name, "remove what was quarantined before"});
   }
   Result<std::string> quarantine_files() {
-    // The hint goes first, so that a script that follows it never meets a prefix without files. If it cannot be
-    // written the files are moved all the same; a hint that names nothing is the lesser evil.
-    const auto hint = rewrite_hint();
     const auto moved = rename_aside(directory_, contents_);
     if (!moved) return fail(moved.error());
     const auto names = list_names(directory_);
@@ -99,7 +100,6 @@ class Change {
       if (!format_.is_file_of(name, base_)) continue;
       if (auto renamed = rename_aside(directory_, name); !renamed) return fail(renamed.error());
     }
-    if (!hint) return fail(hint.error());
     return parent_ + "/" + *moved;
   }
 

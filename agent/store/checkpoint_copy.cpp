@@ -19,10 +19,11 @@ namespace dtrain::store {
 namespace {
 
 // The table of contents first, because it names the others.
-Result<std::vector<std::string>> names_of(const transfer::Format& format, const std::string& bytes, const std::string& base) {
+Result<std::vector<std::string>> names_of(const UniqueFd& directory, const transfer::Format& format, const std::string& bytes,
+                                          const std::string& base) {
   const auto contents = format.parse(bytes, base);
   if (!contents) return fail(contents.error());
-  std::vector<std::string> names{format.contents_name(base)};
+  std::vector<std::string> names{contents_file(directory, format, base)};
   for (const auto& file : (*contents)->files) names.push_back(file.name);
   return names;
 }
@@ -55,7 +56,7 @@ Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& 
     return could_not(ErrorCode::not_found, "what is there now is not whole: " + content.error().message);  // it was when it was found
   if (!content) return could_not(content.error().code, content.error().message);
   if (transfer::blake2b_hex(content->bytes) != info.digest) return could_not(ErrorCode::not_found, "another one has its name");
-  auto names = names_of(format, content->bytes, place.base);
+  auto names = names_of(source.directory_, format, content->bytes, place.base);
   if (!names) return could_not(names.error().code, names.error().message);
   const std::string optional = format.optional_file(place.base);
   if (!optional.empty() && facts_beneath(source.directory_, optional)) names->push_back(optional);
@@ -147,8 +148,8 @@ Result<std::unique_ptr<CheckpointTarget>> CheckpointTarget::begin(const node::Wr
 
 // The first file says which of the others belong to the checkpoint.
 Status CheckpointTarget::check_list() const {
-  const std::string first = format_.contents_name(base_);
-  if (files_.empty() || files_.front().name != first) return damaged("the first file that came is not " + first);
+  if (files_.empty() || !transfer::may_be_contents(format_, base_, files_.front().name))
+    return damaged("the first file that came is not " + format_.contents_name(base_));
   std::set<std::string_view> names;
   for (const auto& file : files_) {
     if (!format_.is_file_of(file.name, base_)) return damaged("a file of it is called " + file.name);
@@ -218,7 +219,7 @@ Status CheckpointTarget::check_names() const {
   if (!content)
     return content.error().code == ErrorCode::damaged || content.error().code == ErrorCode::refused ? damaged(content.error().message)
                                                                                                     : failed_here(content.error());
-  const auto names = names_of(format_, content->bytes, base_);
+  const auto names = names_of(temporary_directory_, format_, content->bytes, base_);
   if (!names) return damaged(names.error().message);
   const std::set<std::string_view> named(names->begin(), names->end());
   for (const auto& file : files_)
@@ -259,26 +260,26 @@ Status CheckpointTarget::put_one(const UniqueFd& to, const std::string& name) co
 // of contents last.
 Status CheckpointTarget::put() {
   const auto [above, name] = split_path(inside_);
-  if (format_.directory && !inside_.empty()) {
-    const auto parent = make_beneath(home_directory_, above);
-    if (!parent) return failed_here(parent.error());
-    if (rename_new(home_directory_, temporary_, *parent, name)) return {};
-    if (errno != EEXIST && errno != ENOTEMPTY) return failed_here(system_error(info_.path, errno));
-  }
-  const auto to = make_beneath(home_directory_, inside_);
-  if (!to) return failed_here(to.error());
   Result<bool> hinted = false;
   if (format_.hint != nullptr) {  // everything that can fail comes before the checkpoint becomes visible
     const auto index = facts_beneath(temporary_directory_, files_.front().name);
     if (!index) return failed_here(index.error());
-    const std::string relative = (inside_.empty() ? "" : inside_ + "/") + base_;
+    const std::string relative = format_.directory ? inside_ : (inside_.empty() ? "" : inside_ + "/") + base_;
     hinted = write_hint(*format_.hint, {home_directory_, home_}, relative, index->changed_ns, elsewhere_, temporary_directory_);
     if (!hinted) return failed_here(hinted.error());
   }
+  const auto put_hint = [&] { return *hinted ? put_one(home_directory_, std::string(format_.hint->name)) : Status{}; };
+  if (format_.directory && !inside_.empty()) {
+    const auto parent = make_beneath(home_directory_, above);
+    if (!parent) return failed_here(parent.error());
+    if (rename_new(home_directory_, temporary_, *parent, name)) return put_hint();
+    if (errno != EEXIST && errno != ENOTEMPTY) return failed_here(system_error(info_.path, errno));
+  }
+  const auto to = make_beneath(home_directory_, inside_);
+  if (!to) return failed_here(to.error());
   for (std::size_t i = files_.size(); i-- > 0;)
     if (Status placed = put_one(*to, files_[i].name); !placed) return placed;
-  if (*hinted)
-    if (Status placed = put_one(home_directory_, std::string(format_.hint->name)); !placed) return placed;
+  if (Status placed = put_hint(); !placed) return placed;
   drop();
   return {};
 }

@@ -60,7 +60,13 @@ class FilesOfDirectory : public transfer::FileAccess {
  public:
   FilesOfDirectory(const UniqueFd& directory, std::size_t most) : directory_(directory), left_(most) {}
 
-  Result<std::vector<std::string>> names() override { return list_names(directory_); }
+  Result<std::vector<std::string>> names(const std::string& below) override {
+    if (below.empty()) return list_names(directory_);
+    std::string name;
+    const auto parent = open_parent(directory_, below, name);
+    const auto opened = parent ? open_directory_at(*parent, name) : fail(parent.error());
+    return opened ? list_names(*opened) : fail(opened.error());
+  }
 
   Result<std::uint64_t> size(const std::string& name) override {
     if (auto opened = open(name); !opened) return fail(opened.error());
@@ -198,8 +204,16 @@ Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& r
   return content;
 }
 
+std::string contents_file(const UniqueFd& directory, const transfer::Format& format, const std::string& base) {
+  std::string usual = format.contents_name(base);
+  if (format.other_contents.empty() || facts_beneath(directory, usual)) return usual;
+  for (const std::string_view other : format.other_contents)
+    if (facts_beneath(directory, std::string(other))) return std::string(other);
+  return usual;
+}
+
 Result<FileContent> read_contents(const UniqueFd& directory, const transfer::Format& format, const std::string& base) {
-  const std::string name = format.contents_name(base);
+  const std::string name = contents_file(directory, format, base);
   if (format.table == nullptr) return read_beneath(directory, name, format.contents_bytes);
   const auto file = open_file_beneath(directory, name);
   if (!file) return fail(file.error());

@@ -43,6 +43,9 @@ struct FileContent {
 };
 Result<FileContent> read_beneath(const UniqueFd& directory, const std::string& relative, std::size_t limit);
 
+// What the contents file of that checkpoint is called in its directory: the first of its possible names that is there; else the first.
+std::string contents_file(const UniqueFd& directory, const transfer::Format& format, const std::string& base);
+
 // The table of contents of a checkpoint, and the facts of the file that it is in. Errors also as of transfer::Format::table; unavailable:
 // that file changed meanwhile.
 Result<FileContent> read_contents(const UniqueFd& directory, const transfer::Format& format, const std::string& base);

@@ -49,7 +49,7 @@ std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const s
   candidate.info.format = id;
   candidate.info.path = path;
   candidate.info.step = format.step_of(base);
-  const std::string name = format.contents_name(base);
+  const std::string name = contents_file(directory, format, base);
   // A format that reads stretches of files knows its own. What it refuses is never listed as incomplete, since that may be moved away.
   const auto is_refused = [&](const Error& e) {
     const bool none = format.table != nullptr && e.code == ErrorCode::refused;
@@ -111,14 +111,15 @@ class Scan {
   }
 
   Status find_directories(FormatId id, const auto& wanted) {
-    const std::string contents = transfer::format_of(id).contents_name(split_path(path_).second);
-    if (has(contents))  // whatever its name: the user named this directory
-      if (auto added = add(look_at(id, directory_, split_path(path_).second, path_, true)); !added) return added;
+    const Format& format = transfer::format_of(id);
+    const std::string own = split_path(path_).second;
+    if (facts_beneath(directory_, contents_file(directory_, format, own)))  // whatever its name: the user named this directory
+      if (auto added = add(look_at(id, directory_, own, path_, true)); !added) return added;
     for (const auto& name : names_) {
       if (transfer::is_ignored_name(name) || !wanted(name)) continue;
       const auto child = open_directory_at(directory_, name);  // fails for anything but a directory
       if (!child) continue;
-      if (!facts_beneath(*child, transfer::format_of(id).contents_name(name))) continue;
+      if (!facts_beneath(*child, contents_file(*child, format, name))) continue;
       if (auto added = add(look_at(id, *child, name, inside(name), true)); !added) return added;
     }
     return {};
@@ -159,7 +160,7 @@ std::vector<FormatId> formats_of(const job::CheckpointSpec& spec) {
   return ids;
 }
 
-// spec.dir may be a checkpoint of one file, or the beginning of a checkpoint's file names.
+// spec.dir may be a checkpoint of one file, or the beginning of a checkpoint's file names; or a directory that was refused, for the reason.
 std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path, std::string* refused = nullptr) {
   const auto [parent, base] = split_path(path);
   const auto directory = open_directory(parent);
@@ -167,9 +168,11 @@ std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::s
   if (!directory) return found;
   for (const FormatId id : formats_of(spec)) {
     const Format& format = transfer::format_of(id);
-    const std::string contents = format.contents_name(base);
-    if (format.directory || format.base_of(contents) != base || !facts_beneath(*directory, contents)) continue;
-    if (auto candidate = look_at(id, *directory, base, path, true, refused)) found.push_back(std::move(*candidate));
+    const auto own = format.directory ? open_directory_at(*directory, base) : open_directory_at(*directory, ".");
+    if (!own) continue;
+    const std::string contents = contents_file(*own, format, base);
+    if ((!format.directory && format.base_of(contents) != base) || !facts_beneath(*own, contents)) continue;
+    if (auto candidate = look_at(id, *own, base, path, true, refused)) found.push_back(std::move(*candidate));
   }
   return found;
 }
@@ -211,8 +214,9 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
 }
 
 std::string unrecognised(const job::CheckpointSpec& spec) {
-  static constexpr std::array<std::string_view, 14> kEndings{".bin",  ".ckpt",   ".h5",  ".hdf5", ".keras", ".msgpack",     ".npz",
-                                                             ".onnx", ".params", ".pkl", ".pt",   ".pth",   ".safetensors", ".tar"};
+  static constexpr std::array<std::string_view, 16> kEndings{".ubj",   ".xgb",     ".bin",         ".ckpt", ".h5",     ".hdf5",
+                                                             ".keras", ".msgpack", ".npz",         ".onnx", ".params", ".pkl",
+                                                             ".pt",    ".pth",     ".safetensors", ".tar"};
   std::size_t count = 0;
   std::string first;
   const auto look_in = [&](const UniqueFd& directory, const std::string& below) {
@@ -246,7 +250,8 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
   const auto [parent, base] = split_path(target);
   if (!std::filesystem::is_directory(target, ignored))
     for (const Format* format : transfer::formats()) {
-      const bool beside = format->directory ? base == format->contents_name("") : format->hint != nullptr && base == format->hint->name;
+      const bool beside =
+          (format->directory && transfer::may_be_contents(*format, "", base)) || (format->hint != nullptr && base == format->hint->name);
       const std::string_view called = format->base_of(base);
       if (!beside && called.empty()) continue;
       target = beside ? parent : parent + "/" + std::string(called);

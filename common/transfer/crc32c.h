@@ -6,12 +6,9 @@
 
 namespace dtrain::transfer {
 
-// The checksum of a + b is crc32c_extend(crc32c_extend(0, a), b). Uses the processor's instruction where it has one.
+// The checksum of a + b is crc32c_extend(crc32c_extend(0, a), b). Uses the processor's instructions where it has any.
 std::uint32_t crc32c_extend(std::uint32_t crc, std::string_view bytes);
 inline std::uint32_t crc32c(std::string_view bytes) { return crc32c_extend(0, bytes); }
-
-// The same without special instructions: the reference that a test compares with.
-std::uint32_t crc32c_extend_portable(std::uint32_t crc, std::string_view bytes);
 
 // Checksums are stored masked: a checksum over bytes that contain checksums would be weak otherwise.
 inline constexpr std::uint32_t kCrcMaskDelta = 0xa282ead8u;

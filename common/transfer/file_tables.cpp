@@ -5,6 +5,7 @@
 
 #include "common/transfer/manifest.h"
 #include "common/transfer/safetensors.h"
+#include "common/transfer/unproved_bytes.h"
 #include "common/transfer/zip_check.h"
 #include "common/transfer/zip_directory.h"
 
@@ -112,6 +113,7 @@ Result<std::unique_ptr<Contents>> several_files(const std::vector<FileTable>& ta
   auto all = std::make_unique<SeveralFiles>();
   for (const FileTable& file : tables) {
     if (file.name != contents_name) all->files.push_back({file.name, file.size, true});
+    if (file.kind == FileTable::Kind::plain) all->add(std::make_unique<UnprovedBytes>(file.name, 0, file.size));
     if (file.kind == FileTable::Kind::safetensors) {
       auto one = safetensors_contents(file.table, file.name);
       if (!one) return about_file(file.name, one.error());

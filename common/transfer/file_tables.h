@@ -18,7 +18,7 @@ inline constexpr std::size_t kGatheredTextBytes = 16 << 20;  // of a file that i
 inline constexpr std::size_t kGatheredBytes = 256 << 20;     // of all tables
 
 struct FileTable {
-  // plain: only its size is known. zips: one after the other, at least one.
+  // plain: only its size is known, and that it can be read. zips: one after the other, at least one.
   enum class Kind : unsigned char { plain, text, zips, safetensors };
   std::string name;
   std::uint64_t size = 0;

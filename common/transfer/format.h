@@ -38,7 +38,8 @@ class PartCheck {
 class FileAccess {
  public:
   virtual ~FileAccess() = default;
-  virtual Result<std::vector<std::string>> names() = 0;  // sorted, of everything that is there
+  // Sorted, of everything that is in it or in a directory below. Error: there is no such directory.
+  virtual Result<std::vector<std::string>> names(const std::string& below = "") = 0;
   virtual Result<std::uint64_t> size(const std::string& name) = 0;
   virtual Result<std::string> read(const std::string& name, std::uint64_t offset, std::uint64_t size) = 0;  // so many, or an Error
 };
@@ -98,6 +99,8 @@ struct Format {
   // True if a file of this name may belong to the checkpoint, the contents included.
   bool (*is_file_of)(std::string_view file_name, std::string_view base);
 
+  // For formats of directories: what the contents file may be called where that name is not there. The first that is there counts.
+  std::span<const std::string_view> other_contents = {};
   // For formats whose table is not all of the contents file, but a stretch of it, or gathered from several files: reads that. The result is
   // what `parse` is given, and the identity of the checkpoint. Errors as of `parse`; refused: not of this format at all.
   Result<std::string> (*table)(FileAccess& files, std::string_view base) = nullptr;
@@ -121,5 +124,8 @@ bool may_be_removed(const CheckpointInfo& info);
 
 std::span<const Format* const> formats();  // in the order of their numbers
 const Format& format_of(FormatId id);
+
+// True if the contents file of that checkpoint may have this name.
+bool may_be_contents(const Format& format, std::string_view base, std::string_view name);
 
 }  // namespace dtrain::transfer

@@ -1,5 +1,5 @@
 // Directories of Hugging Face's Trainer: checkpoint-STEP, with a model in one or several files and trainer_state.json, which is written
-// last.
+// last. With DeepSpeed its states are in a directory global_stepN within that.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "common/transfer/deepspeed_states.h"
 #include "common/transfer/file_tables.h"
 #include "common/transfer/manifest.h"
 #include "common/transfer/selection.h"
@@ -19,6 +20,7 @@ constexpr std::string_view kTrainerState = "trainer_state.json", kModelIndexEndi
 constexpr std::array<std::string_view, 4> kSavedEndings{".bin", ".pt", ".pth", ".ckpt"};
 constexpr std::array<std::string_view, 4> kWholeModels{"model.safetensors", "pytorch_model.bin", "adapter_model.safetensors",
                                                        "adapter_model.bin"};
+constexpr std::string_view kDeepspeedDirectory = "global_step";
 constexpr std::size_t kIndexedFiles = 10'000;
 
 tl::unexpected<Error> bad_trainer(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
@@ -92,25 +94,35 @@ Result<std::string> trainer_table(FileAccess& files, std::string_view) {
   const auto names = files.names();
   if (!names) return fail(names.error());
   std::vector<FileTable> tables;
+  std::string counts(kDeepspeedCountBytes, '\0');
   for (const std::string& name : *names) {
     if (is_ignored_name(name)) continue;
+    if (name.starts_with(kDeepspeedDirectory) && files.names(name)) {
+      auto read = read_deepspeed_files(files, name, tables);
+      if (!read) return read;
+      counts = std::move(*read);
+      continue;
+    }
     if (tables.size() == kGatheredFiles) return bad_trainer("it has more than " + std::to_string(kGatheredFiles) + " files");
     auto file = read_file_table(files, name, kind_of(name));
     if (!file) return fail(file.error());
     tables.push_back(std::move(*file));
   }
-  return join_tables(tables);
+  return counts + join_tables(tables);
 }
 
-Result<std::unique_ptr<Contents>> parse_trainer(std::string_view joined, std::string_view) {
-  const auto tables = split_tables(joined);
+Result<std::unique_ptr<Contents>> parse_trainer(std::string_view table, std::string_view) {
+  const auto tables = split_tables(table.substr(std::min(table.size(), kDeepspeedCountBytes)));
   if (!tables) return fail(tables.error());
   const auto find_file = [&](std::string_view name) { return std::ranges::find(*tables, name, &FileTable::name); };
   const auto state = find_file(kTrainerState);
   if (state == tables->end()) return bad_trainer("it is not there");
   const auto step = global_step(state->table);
   if (!step) return bad_trainer("it is cut, or has no global_step");
-  bool model = std::ranges::any_of(kWholeModels, [&](std::string_view name) { return find_file(name) != tables->end(); });
+  const bool deepspeed = std::ranges::any_of(*tables, [](const FileTable& f) { return f.name.starts_with(kDeepspeedDirectory); });
+  if (deepspeed)
+    if (auto all = check_deepspeed_files(table.substr(0, kDeepspeedCountBytes), *tables); !all) return fail(all.error());
+  bool model = deepspeed || std::ranges::any_of(kWholeModels, [&](std::string_view name) { return find_file(name) != tables->end(); });
   for (const FileTable& file : *tables) {
     if (file.size == 0 && kind_of(file.name) != FileTable::Kind::plain) return bad_trainer(file.name + " is empty");
     if (!file.name.ends_with(kModelIndexEnding)) continue;
@@ -137,7 +149,12 @@ extern const Format kHuggingfaceFormat{
     .contents_name = [](std::string_view) { return std::string(kTrainerState); },
     .contents_bytes = kGatheredBytes,
     .parse = parse_trainer,
-    .is_file_of = [](std::string_view name, std::string_view) { return is_inner_name(name) && name.find('/') == name.npos; },
+    .is_file_of =
+        [](std::string_view name, std::string_view) {
+          const auto slash = name.find('/');
+          return is_inner_name(name) &&
+                 (slash == name.npos || (name.starts_with(kDeepspeedDirectory) && is_deepspeed_file(name.substr(slash + 1))));
+        },
     .table = trainer_table,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,

@@ -1,17 +1,21 @@
 // Directories of torch.distributed.checkpoint: __RANK_N.distcp, each of them zips of torch.save one after the other, and .metadata, which
-// is renamed into place last. The metadata is a pickle, which is never run: only the names of files are looked for in it.
+// is renamed into place last. The metadata is a pickle, which is never run: only the names of files are looked for in it. Beside them
+// Megatron writes common.pt and metadata.json, Lightning meta.pt.
 #include <algorithm>
 #include <set>
 
 #include "common/transfer/file_tables.h"
 #include "common/transfer/manifest.h"
+#include "common/transfer/rank_files.h"
+#include "common/transfer/selection.h"
 #include "common/transfer/step_name.h"
 #include "common/transfer/zip_directory.h"
 
 namespace dtrain::transfer {
 namespace {
 
-constexpr std::string_view kMetadata = ".metadata", kShardEnding = ".distcp", kShardBeginning = "__";
+constexpr std::string_view kMetadata = ".metadata", kShardEnding = ".distcp", kShardBeginning = "__", kBesideEnding = ".pt",
+                           kBesideText = "metadata.json";
 constexpr char kPickleBegin = '\x80', kPickleEnd = '.';
 
 tl::unexpected<Error> bad_shards(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
@@ -25,6 +29,10 @@ bool is_shard(std::string_view name) {
   const auto line = name.find('_');
   const auto number = [](std::string_view s) { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; };
   return line != name.npos && number(name.substr(0, line)) && number(name.substr(line + 1));
+}
+
+bool is_beside(std::string_view name) {
+  return (name == kBesideText || name.ends_with(kBesideEnding)) && name.find('/') == name.npos && !is_ignored_name(name);
 }
 
 // Pickles since protocol 4 come in frames with a length, and long texts and bytes between them: enough to see a cut. Of older ones only the
@@ -59,9 +67,9 @@ Result<std::string> shards_table(FileAccess& files, std::string_view) {
   if (!names) return fail(names.error());
   std::vector<FileTable> tables;
   for (const std::string& name : *names) {
-    if (name != kMetadata && !is_shard(name)) continue;
+    if (name != kMetadata && !is_shard(name) && !is_beside(name)) continue;
     if (tables.size() == kGatheredFiles) return bad_shards("it has more than " + std::to_string(kGatheredFiles) + " files");
-    auto file = read_file_table(files, name, name == kMetadata ? FileTable::Kind::text : FileTable::Kind::zips);
+    auto file = read_file_table(files, name, name == kMetadata || name == kBesideText ? FileTable::Kind::text : FileTable::Kind::zips);
     if (!file) return fail(file.error());
     tables.push_back(std::move(*file));
   }
@@ -80,7 +88,11 @@ Result<std::unique_ptr<Contents>> parse_shards(std::string_view joined, std::str
   if (named.empty()) return bad_shards("it names no files");
   for (const std::string& name : named) {
     const auto shard = find_file(name);
-    if (shard == tables->end()) return bad_shards(name + " is missing");
+    if (shard == tables->end()) {
+      const std::string of_rank = name.substr(0, name.find('_', kShardBeginning.size()) + 1);
+      const bool rank_is_here = std::ranges::any_of(*tables, [&](const FileTable& file) { return file.name.starts_with(of_rank); });
+      return rank_is_here ? bad_shards(name + " is missing") : lacks_ranks(name + " is missing");
+    }
     if (shard->size == 0) return bad_shards(name + " is empty");
   }
   auto contents = several_files(*tables, kMetadata);
@@ -98,10 +110,11 @@ extern const Format kTorchDistributedFormat{
     .contents_name = [](std::string_view) { return std::string(kMetadata); },
     .contents_bytes = kGatheredBytes,
     .parse = parse_shards,
-    .is_file_of = [](std::string_view name, std::string_view) { return name == kMetadata || is_shard(name); },
+    .is_file_of = [](std::string_view name, std::string_view) { return name == kMetadata || is_shard(name) || is_beside(name); },
     .table = shards_table,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
+    .hint = &kMegatronTrackerIfThere,
 };
 
 }  // namespace dtrain::transfer

@@ -145,26 +145,6 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   std::set<std::string> names_;
 };
 
-// Bytes without a checksum are read all the same: that they can be read is something.
-class ReadableCheck : public PartCheck {
- public:
-  void feed(std::string_view) override {}
-  bool finish() override { return true; }
-};
-
-class SafetensorsContents : public Contents {
- public:
-  SafetensorsContents(std::string name, std::uint64_t begin, std::uint64_t end) : name_(std::move(name)), begin_(begin), end_(end) {}
-  std::size_t part_count() const override { return end_ > begin_ ? 1 : 0; }
-  Part part(std::size_t) const override { return {name_, begin_, end_ - begin_}; }
-  std::unique_ptr<PartCheck> check(std::size_t) const override { return std::make_unique<ReadableCheck>(); }
-  std::string damage(std::size_t) const override { return " cannot be read"; }
-
- private:
-  const std::string name_;
-  const std::uint64_t begin_, end_;
-};
-
 }  // namespace
 
 Result<std::string> read_safetensors_table(FileAccess& files, const std::string& name) {
@@ -178,17 +158,9 @@ Result<std::string> read_safetensors_table(FileAccess& files, const std::string&
   if (header_bytes > *size - kNumberBytes) return bad_tensors("it is cut in its header, or not finished yet");
   const auto header = files.read(name, kNumberBytes, header_bytes);
   if (!header) return header;
-  std::string table = to_little_endian(*size, kNumberBytes) + *length + *header;
-  const std::uint64_t begin = kNumberBytes + header_bytes, step = (*size - begin) / kSafetensorsSamples;
-  for (std::size_t i = 0; i < kSafetensorsSamples; ++i) {
-    // The last sample ends with the file, so that all of a small one is in them.
-    const std::uint64_t from = begin + i * step, until = i + 1 < kSafetensorsSamples ? from + step : *size;
-    const std::uint64_t most = std::min<std::uint64_t>(until - from, kSafetensorsSampleBytes);
-    const auto sample = files.read(name, until - most, most);
-    if (!sample) return sample;
-    table += *sample;
-  }
-  return table;
+  const auto samples = read_samples(files, name, kNumberBytes + header_bytes, *size);
+  if (!samples) return samples;
+  return to_little_endian(*size, kNumberBytes) + *length + *header + *samples;
 }
 
 Result<std::unique_ptr<Contents>> safetensors_contents(std::string_view table, std::string name) {
@@ -215,7 +187,7 @@ Result<std::unique_ptr<Contents>> safetensors_contents(std::string_view table, s
   const std::uint64_t begin = kNumberBytes + header_bytes;
   if (covered != size - begin)
     return bad_tensors("it has " + std::to_string(size - begin) + " bytes of tensors instead of " + std::to_string(covered));
-  return std::make_unique<SafetensorsContents>(std::move(name), begin, size);
+  return std::make_unique<UnprovedBytes>(std::move(name), begin, size);
 }
 
 }  // namespace dtrain::transfer

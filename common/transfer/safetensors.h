@@ -13,12 +13,12 @@
 #include <string_view>
 
 #include "common/transfer/format.h"
+#include "common/transfer/unproved_bytes.h"
 
 namespace dtrain::transfer {
 
 inline constexpr std::uint64_t kSafetensorsHeaderBytes = 100'000'000;  // larger: refused, as its own readers do
-inline constexpr std::size_t kSafetensorsSamples = 16, kSafetensorsSampleBytes = 4096;
-inline constexpr std::size_t kSafetensorsTableBytes = kSafetensorsHeaderBytes + 16 + kSafetensorsSamples * kSafetensorsSampleBytes;
+inline constexpr std::size_t kSafetensorsTableBytes = kSafetensorsHeaderBytes + 16 + kSamples * kSampleBytes;
 
 // The file's size, its head, and samples of its tensors: those of another step have the same head, and must not be taken for this one.
 // Error{damaged}: it is cut, or nothing of the kind.

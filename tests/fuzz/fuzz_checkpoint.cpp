@@ -9,6 +9,8 @@
 #include "common/transfer/format.h"
 #include "common/transfer/leveldb_table.h"
 #include "common/transfer/manifest.h"
+#include "common/transfer/ocdbt.h"
+#include "common/transfer/text_walk.h"
 #include "common/transfer/tf_bundle.h"
 #include "common/transfer/tf_checkpoint_state.h"
 
@@ -94,7 +96,11 @@ void check_entry(std::string_view input) {
 class OneFile : public FileAccess {
  public:
   explicit OneFile(std::string_view bytes) : bytes_(bytes) {}
-  Result<std::vector<std::string>> names() override { return std::vector<std::string>{"model.safetensors", "trainer_state.json"}; }
+  Result<std::vector<std::string>> names(const std::string& below) override {
+    if (!below.empty()) return fail(ErrorCode::damaged, "it is a file");
+    return std::vector<std::string>{".metadata",  "_CHECKPOINT_METADATA",       "manifest.ocdbt",    "model.safetensors",
+                                    "mp_rank_00", "mp_rank_00_model_states.pt", "trainer_state.json"};
+  }
   Result<std::uint64_t> size(const std::string&) override { return bytes_.size(); }
   Result<std::string> read(const std::string&, std::uint64_t offset, std::uint64_t size) override {
     if (offset > bytes_.size() || size > bytes_.size() - offset) return fail(ErrorCode::unavailable, "it became shorter");
@@ -103,6 +109,20 @@ class OneFile : public FileAccess {
 
  private:
   const std::string_view bytes_;
+};
+
+class Database : public FileAccess {
+ public:
+  std::string manifest, data;
+  Result<std::vector<std::string>> names(const std::string&) override { return std::vector<std::string>{"d", "manifest.ocdbt"}; }
+  Result<std::uint64_t> size(const std::string& name) override { return of(name).size(); }
+  Result<std::string> read(const std::string& name, std::uint64_t offset, std::uint64_t size) override {
+    if (offset > of(name).size() || size > of(name).size() - offset) return fail(ErrorCode::unavailable, "it became shorter");
+    return of(name).substr(offset, size);
+  }
+
+ private:
+  const std::string& of(const std::string& name) const { return name == "d" ? data : manifest; }
 };
 
 void check_contents(const Format& format, std::string_view table, std::string_view file) {
@@ -120,6 +140,39 @@ void check_contents(const Format& format, std::string_view table, std::string_vi
     check->feed(bytes.substr(bytes.size() / 2));
     (void)check->finish();
   }
+}
+
+// The first byte is the length of a manifest's body, the rest that of a node; right headers and checksums are put around both. The manifest
+// may name the node by the path "d".
+void check_database(std::string_view input) {
+  if (input.empty()) return;
+  const auto sealed = [](const std::string& mark, std::string_view body) {
+    std::string bytes = mark;
+    const std::uint64_t size = mark.size() + 8 + 2 + body.size() + 4;
+    for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<char>(size >> shift));
+    bytes.append(2, '\0').append(body);
+    const std::uint32_t crc = crc32c(bytes);
+    for (int shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<char>(crc >> shift));
+    return bytes;
+  };
+  const std::size_t first = static_cast<unsigned char>(input[0]);
+  input.remove_prefix(1);
+  Database files;
+  files.manifest = sealed("\x0c\xdb\x3a\x2a", input.substr(0, first));
+  files.data = sealed("\x0c\xdb\x20\xde", input.substr(std::min(first, input.size())));
+  LeastBytes least;
+  const Status read = read_ocdbt(files, "", least);
+  CHECK(read || !read.error().message.empty());
+  for (const auto& file : least) CHECK(is_inner_name(file.first));
+}
+
+// However the bytes are cut, the verdict is the same.
+template <class Walk>
+void check_walk(std::string_view input) {
+  Walk whole, bytewise;
+  (void)whole.feed(input);
+  for (const char& c : input) (void)bytewise.feed(std::string_view(&c, 1));
+  CHECK(whole.ended() == bytewise.ended());
 }
 
 // Formats that read stretches of files, on a file: what they found in it lies in it. The first byte chooses one.
@@ -145,8 +198,9 @@ void check_table(std::string_view input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dtrain::transfer;
-  constexpr void (*kReaders[])(std::string_view) = {check_manifest, check_index, check_state, check_block,
-                                                    check_entry,    check_file,  check_table};
+  constexpr void (*kReaders[])(std::string_view) = {
+      check_manifest, check_index, check_state,    check_block,          check_entry,
+      check_file,     check_table, check_database, check_walk<JsonWalk>, check_walk<UbjsonWalk>};
   if (size == 0 || data[0] >= std::size(kReaders)) return 0;
   kReaders[data[0]](std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   return 0;

@@ -285,12 +285,40 @@ def checkpoint():
     text = b'{"global_step": 5, "x": [NaN, "\\""]}'
     files = b"".join(sized(name) + struct.pack("<QB", len(content), kind) + sized(table) for name, kind, content, table in (
         (b"model.safetensors", 3, saved, struct.pack("<Q", len(saved)) + saved), (b"trainer_state.json", 1, text, text)))
-    seed("fuzz_checkpoint", "table_huggingface", 6, b"\x04" + files)
+    seed("fuzz_checkpoint", "table_huggingface", 6, b"\x04" + bytes(24) + files)
     pickle, shard = b"\x80\x04\x8c\x0d__0_0.distcp.", zipped(zipfile.ZIP_STORED)
     place = struct.pack("<QQ", 0, len(shard)) + shard[shard.index(b"PK\1\2"):]
     files = b"".join(sized(name) + struct.pack("<QB", size, kind) + sized(table) for name, kind, size, table in (
         (b".metadata", 1, len(pickle), pickle), (b"__0_0.distcp", 2, len(shard), sized(place))))
     seed("fuzz_checkpoint", "table_torch_distributed", 6, b"\x05" + files)
+    rank = zipped(zipfile.ZIP_STORED)
+    place = struct.pack("<QQ", 0, len(rank)) + rank[rank.index(b"PK\1\2"):]
+
+    def ranks(counts, *names):
+        return struct.pack("<%dQ" % len(counts), *counts) + b"".join(
+            sized(name) + struct.pack("<QB", len(rank), 2) + sized(sized(place)) for name in names)
+
+    seed("fuzz_checkpoint", "table_deepspeed", 6, b"\x08" + ranks(
+        (1, 1, 1), b"mp_rank_00_model_states.pt", b"zero_pp_rank_0_mp_rank_00_optim_states.pt"))
+    seed("fuzz_checkpoint", "table_megatron", 6, b"\x09" + ranks(
+        (2,), b"mp_rank_00_000/model_optim_rng.pt", b"mp_rank_00_001/model_optim_rng.pt"))
+    files = b"".join(sized(name) + struct.pack("<QB", 2, kind) + sized(table) for name, kind, table in (
+        (b"_CHECKPOINT_METADATA", 1, b"{}"), (b"default/d/0", 0, struct.pack("<Q", 2))))
+    seed("fuzz_checkpoint", "table_orbax", 6, b"\x0a" + files)
+    superblock = b"\x89HDF\r\n\x1a\n" + bytes(5) + b"\x08\x08\0" + struct.pack("<HHI", 4, 16, 0)
+    superblock += struct.pack("<QqQqQQ", 0, -1, 128, -1, 0, 96) + bytes(24)
+    seed("fuzz_checkpoint", "file_hdf5", 5, b"\x0b" + superblock.ljust(128, b"o"))
+    json_model = b'{"learner":{"x":[1,-2.5E3,NaN,"a\\u00e9"]},"version":[1,7,4]}'
+    ubjson_model = b"{L\0\0\0\0\0\0\0\x07learner{i\x01x[$d#U\x02abcdefghi\x01yS" + b"U\x01t}U\x01v[#i\x02i\x01i\x07}"
+    seed("fuzz_checkpoint", "file_xgboost_json", 5, b"\x0c" + json_model)
+    seed("fuzz_checkpoint", "file_xgboost_ubjson", 5, b"\x0c" + ubjson_model)
+    seed("fuzz_checkpoint", "json", 8, json_model)
+    seed("fuzz_checkpoint", "ubjson", 9, ubjson_model)
+    one_file = b"\x01\x01\x00d"                                        # one data file, called d
+    leaf = b"\0" + one_file + b"\x02" + b"\x01" + b"\x02\x01" + b"abc" + b"\x05\x03" + b"\x01\0" + b"\0" + b"\x07" + b"xyz"
+    root = bytes(16) + b"\0" + b"\x08\x7f" + b"\x04" + b"\0" + one_file                # a configuration, and the same data file
+    root += b"\x01\x01\0\0\0" + varint(len(leaf) + 18) + b"\x02\x03\x05" + bytes(8) + b"\0"
+    seed("fuzz_checkpoint", "database", 7, bytes([len(root)]) + root + leaf)
     seed("fuzz_checkpoint", "variant", 4, b"\x15\x01" + b"\x02hi" + masked(variant))
 
 

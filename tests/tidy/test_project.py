@@ -10,7 +10,7 @@ from test_dead_files import LINK
 PACKAGES = {
     "Threads": "g++", "PkgConfig": "pkg-config", "yaml-cpp": "libyaml-cpp-dev", "fmt": "libfmt-dev",
     "nlohmann_json": "nlohmann-json3-dev", "CLI11": "libcli11-dev", "tl-expected": "libexpected-dev",
-    "zlib": "zlib1g-dev",
+    "zlib": "zlib1g-dev", "libisal": "libisal-dev",
     "sqlite3": "libsqlite3-dev", "libsodium": "libsodium-dev", "GTest": "libgtest-dev", "rapidcheck": "librapidcheck-dev",
     "Python3": "python3", "hwloc": "libhwloc-dev", "libsystemd": "libsystemd-dev", "libzmq": "libzmq3-dev",
     "cppzmq": "cppzmq-dev", "msgpack-cxx": "libmsgpack-cxx-dev", "libarchive": "libarchive-dev", "libzstd": "libzstd-dev",

@@ -9,8 +9,9 @@ namespace dtrain::job {
 namespace {
 
 TEST(CheckpointFormats, WordsKeepTheirNumbers) {
-  const std::vector<std::string> stored = {"auto",        "manifest",          "tensorflow", "torch", "safetensors",
-                                           "huggingface", "torch-distributed", "numpy",      "keras"};  // by the number in every record
+  const std::vector<std::string> stored = {
+      "auto",  "manifest", "tensorflow", "torch",    "safetensors", "huggingface", "torch-distributed",
+      "numpy", "keras",    "deepspeed",  "megatron", "orbax",       "hdf5",        "xgboost"};  // by the number in every record
   const auto words = all_words<CheckpointFormat>();
   ASSERT_GE(words.size(), stored.size());
   EXPECT_EQ(words.size(), transfer::formats().size() + 1);

@@ -111,7 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"CheckpointNoDir", spec("checkpoint: {keep: 1}"), "missing", "spec.checkpoint.dir", "is required"},
         Case{"CheckpointRelative", spec("checkpoint: {dir: ckpt}"), "out-of-range", "spec.checkpoint.dir", "absolute path, not `ckpt`"},
         Case{"CheckpointFormat", spec("checkpoint: {dir: /a, format: dcp}"), "out-of-range", "spec.checkpoint.format",
-             "auto, manifest, tensorflow, torch, safetensors, huggingface, torch-distributed, numpy or keras"},
+             "auto, manifest, tensorflow, torch, safetensors, huggingface, torch-distributed, numpy, keras, deepspeed, megatron, orbax, "
+             "hdf5 or xgboost"},
         Case{"CheckpointKeep", spec("checkpoint: {dir: /a, keep: 0}"), "out-of-range", "spec.checkpoint.keep", "from 1"},
         Case{"CheckpointRestore", spec("checkpoint: {dir: /a, restore: newest}"), "out-of-range", "spec.checkpoint.restore",
              "auto, never or an absolute path"},

@@ -10,6 +10,7 @@
 #include "common/job/names.h"
 #include "common/transfer/format.h"
 #include "tests/unit/store/checkpoint_world.h"
+#include "tests/unit/transfer/orbax_writer.h"
 
 namespace dtrain::test {
 namespace {
@@ -24,7 +25,16 @@ class CheckpointFormats : public CheckpointWorld {
     return {{"torch", [this](std::int64_t step) { return torch_checkpoint(step); }},
             {"safetensors", [this](std::int64_t step) { return safetensors_checkpoint(step); }},
             {"huggingface", [this](std::int64_t step) { return huggingface_checkpoint(step); }},
-            {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }}};
+            {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }},
+            {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step); }},
+            {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step, 3); }},
+            {"megatron", [this](std::int64_t step) { return megatron_checkpoint(step); }},
+            {"orbax",
+             [this](std::int64_t step) { return write_files(std::to_string(step), orbax_checkpoint("weights " + std::to_string(step))); }}};
+  }
+  std::string write_files(const std::string& name, const FilesInMemory& checkpoint) {
+    for (const auto& file : checkpoint.files) write(dir_ + "/" + name + "/" + file.first, file.second);
+    return dir_ + "/" + name;
   }
   void empty_directory() {
     std::filesystem::remove_all(dir_);
@@ -263,11 +273,133 @@ TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
     EXPECT_FALSE(scan()[0].complete) << size;
   }
   std::filesystem::remove(path + "/__0_0.distcp");
+  EXPECT_TRUE(scan().empty()) << "all of rank 0 may lie on another host's disk";
+  EXPECT_NE(store::verify_path(path).error().message.find("__0_0.distcp is missing"), std::string::npos);
+  write(path + "/__0_1.distcp", shard);
   EXPECT_NE(scan()[0].defect.find("__0_0.distcp is missing"), std::string::npos) << scan()[0].defect;
+  std::filesystem::remove(path + "/__0_1.distcp");
   write(path + "/__0_0.distcp", shard);
   EXPECT_TRUE(verify(scan()[0]));
   std::filesystem::rename(path + "/.metadata", path + "/.metadata.tmp");
   EXPECT_TRUE(scan().empty());
+}
+
+// ---- directories with the files of all ranks
+
+TEST_F(CheckpointFormats, DirectoryWithoutAllRanksIsLeftAloneAndOneWithACutFileIncomplete) {
+  for (const auto& [word, path, file] : {std::tuple("deepspeed", deepspeed_checkpoint(5), "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
+                                         std::tuple("megatron", megatron_checkpoint(5), "mp_rank_01_001/model_optim_rng.pt")}) {
+    only(word);
+    const std::string bytes = read(path + "/" + file);
+    std::filesystem::remove(path + "/" + file);
+    EXPECT_TRUE(scan().empty()) << "the others may be on another host's disk";
+    const auto verified = store::verify_path(path);
+    ASSERT_FALSE(verified);
+    EXPECT_NE(verified.error().message.find("rank"), std::string::npos) << verified.error().message;
+    write(path + "/" + file, bytes.substr(0, bytes.size() / 2));
+    ASSERT_EQ(scan().size(), 1u) << word;
+    EXPECT_FALSE(scan()[0].complete);
+    write(path + "/" + file, bytes);
+    EXPECT_TRUE(scan()[0].complete) << scan()[0].defect;
+  }
+}
+
+TEST_F(CheckpointFormats, TrainerWithDeepspeedNeedsAllRanks) {
+  const std::string path = dir_ + "/checkpoint-5", states = path + "/global_step5";
+  std::filesystem::create_directory(path);
+  std::filesystem::rename(deepspeed_checkpoint(5), states);
+  write(path + "/latest", "global_step5");
+  write(path + "/trainer_state.json", "{\"global_step\": 5}");
+  const auto info = scan()[0];
+  EXPECT_EQ(transfer::format_of(info.format).name, "huggingface");
+  EXPECT_TRUE(info.complete) << info.defect;
+  EXPECT_TRUE(verify(info));
+  const Status copied = copy(info);
+  ASSERT_TRUE(copied) << copied.error().text();
+  ASSERT_EQ(scan().size(), 1u);
+  EXPECT_EQ(scan()[0].digest, info.digest);
+  const std::string file = states + "/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", bytes = read(file);
+  write(file, bytes.substr(0, 99));
+  EXPECT_FALSE(scan()[0].complete);
+  std::filesystem::remove(file);
+  EXPECT_TRUE(scan().empty());
+  write(file, bytes);
+  ASSERT_TRUE(store::remove(scan()[0], dir_));
+  EXPECT_FALSE(exists(path));
+}
+
+TEST_F(CheckpointFormats, TrackerDecidesNothingAndIsKeptCorrect) {
+  using Case = std::tuple<const char*, std::function<void(std::int64_t)>, const char*, const char*, const char*>;
+  for (const auto& [word, write_one, tracker, older, newer] :
+       {Case{"deepspeed", [this](std::int64_t step) { deepspeed_checkpoint(step); }, "latest", "global_step600", "global_step700"},
+        Case{"megatron", [this](std::int64_t step) { megatron_checkpoint(step); }, "latest_checkpointed_iteration.txt", "600", "700"}}) {
+    const std::string path = dir_ + "/" + tracker;
+    write_one(600);
+    write_one(700);
+    EXPECT_EQ(read(path), newer);
+    ASSERT_EQ(scan().size(), 2u) << word;
+    EXPECT_EQ(store::verify_path(path)->size(), 2u);
+    ASSERT_TRUE(store::quarantine(scan()[0], dir_));
+    EXPECT_EQ(read(path), older) << "scripts follow it";
+    ASSERT_TRUE(store::quarantine(scan()[0], dir_));
+    EXPECT_FALSE(exists(path));
+    EXPECT_TRUE(exists(path + ".quarantined-1"));
+    // One that names what is not there, and one that nobody can read.
+    write_one(600);
+    for (const std::string& text : {std::string(newer), std::string("release\n"), std::string(5000, 'x')}) {
+      write(path, text);
+      ASSERT_EQ(scan().size(), 1u);
+      EXPECT_EQ(scan()[0].step, 600);
+      EXPECT_TRUE(verify(scan()[0]));
+    }
+    write(path, newer);
+    const Status copied = copy(scan()[0]);
+    ASSERT_TRUE(copied) << copied.error().text();
+    EXPECT_EQ(read(path), older) << "the tracker names what was copied";
+    EXPECT_EQ(scan().size(), 1u);
+    empty_directory();
+  }
+}
+
+TEST_F(CheckpointFormats, SharedFormatOfMegatronHasItsOtherFilesAndItsTracker) {
+  const std::string path = distributed_checkpoint(5), called = dir_ + "/iter_0000005";
+  std::filesystem::rename(path, called);
+  write(called + "/common.pt", torch_file("arguments"));
+  write(called + "/metadata.json", "{}");
+  write(dir_ + "/latest_checkpointed_iteration.txt", "4");
+  const auto info = scan()[0];
+  ASSERT_TRUE(info.complete) << info.defect;
+  ASSERT_TRUE(copy(info));
+  EXPECT_TRUE(exists(called + "/common.pt") && exists(called + "/metadata.json"));
+  EXPECT_FALSE(exists(dir_ + "/latest_checkpointed_iteration.txt")) << "there was none on this host";
+  write(called + "/common.pt", torch_file("arguments").substr(0, 99));
+  EXPECT_FALSE(scan()[0].complete);
+}
+
+// ---- only by their words
+
+TEST_F(CheckpointFormats, FilesOfHdf5AndXgboostAreTakenByTheirWords) {
+  const std::string h5 = "\x89HDF\r\n\x1a\n" + std::string(5, '\0') + "\x08\x08" + std::string(9, '\0') + le(0, 8) + le(~0ull, 8) +
+                         le(106, 8) + le(~0ull, 8) + le(0, 8) + le(96, 8) + std::string(24, '\0') + "root bytes";
+  write(dir_ + "/ckpt_7.h5", h5);
+  write(dir_ + "/model_7.json", R"({"learner":{"model":[1,2,3]},"version":[1,7,4]})");
+  write(dir_ + "/config.json", R"({"a": "configuration of something else"})");
+  EXPECT_TRUE(scan().empty());
+  for (const char* word : {"hdf5", "xgboost"}) {
+    only(word);
+    ASSERT_EQ(scan().size(), 1u) << word;
+    const auto info = scan()[0];
+    EXPECT_EQ(info.step, 7);
+    EXPECT_TRUE(info.complete) << info.defect;
+    EXPECT_TRUE(verify(info));
+    const std::string bytes = read(info.path);
+    write(info.path, bytes.substr(0, bytes.size() - 9));
+    EXPECT_FALSE(found_and_good()) << word;
+    write(info.path, bytes);
+    ASSERT_TRUE(store::quarantine(scan()[0], dir_));
+    EXPECT_TRUE(scan().empty());
+  }
+  EXPECT_TRUE(exists(dir_ + "/config.json"));
 }
 
 // ---- copies
@@ -292,7 +424,7 @@ TEST_F(CheckpointFormats, CopyThatIsFlippedIsRefusedOrAsGood) {
   for (const auto& [word, write_one] : writers()) {
     write_one(3);
     const std::size_t size = store::CheckpointSource::open(scan()[0])->size();
-    for (std::size_t at = 0; at < size; at += 7) {
+    for (std::size_t at = 0; at < size; at += 7 + size / 300) {
       empty_directory();
       write_one(3);
       const Status copied = copy(scan()[0], at);
@@ -318,10 +450,12 @@ TEST_F(CheckpointFormats, EveryCutIsFound) {
     write_one(1);
     for (const std::string& name : names()) {
       const std::string path = dir_ + "/" + name;
-      // config.json is a file whose content nobody knows.
-      if (!std::filesystem::is_regular_file(path) || name.ends_with("config.json")) continue;
+      // Files whose content nobody knows, and trackers, which decide nothing.
+      const bool unknown = name.ends_with("config.json") || name.ends_with("_sharding") || name.starts_with("latest");
+      if (!std::filesystem::is_regular_file(path) || unknown) continue;
       const std::string good = read(path);
-      for (std::size_t size = 0; size < good.size(); ++size) {
+      const std::size_t step = name.find("rank") == name.npos ? 1 : 9;  // one rank's file is as another's
+      for (std::size_t size = 0; size < good.size(); size += step) {
         // Two zips, and nothing that is read says that there was a second: docs/checkpoints.md.
         if (name.ends_with("__0_0.distcp") && size == torch_file("first").size()) continue;
         write(path, good.substr(0, size));

@@ -121,6 +121,30 @@ class CheckpointWorld : public testing::Test {
     return path;
   }
 
+  // As DeepSpeed writes it, with ZeRO 1 or 3 on two ranks.
+  std::string deepspeed_checkpoint(std::int64_t step, int zero = 1) {
+    const std::string path = dir_ + "/global_step" + std::to_string(step), counts = deepspeed_counts(2, 1, zero);
+    const std::string model = torch_file("weights " + std::to_string(step), torch_shape(), counts);
+    if (zero < 3) write(path + "/mp_rank_00_model_states.pt", model);
+    for (const std::string rank : {"0", "1"}) {
+      if (zero == 3) write(path + "/zero_pp_rank_" + rank + "_mp_rank_00_model_states.pt", model);
+      write(path + "/" + (zero < 3 ? "bf16_" : "") + "zero_pp_rank_" + rank + "_mp_rank_00_optim_states.pt", torch_file("moments " + rank));
+    }
+    write(dir_ + "/latest", "global_step" + std::to_string(step));
+    return path;
+  }
+  // As Megatron writes it, of two tensor and two pipeline ranks.
+  std::string megatron_checkpoint(std::int64_t step) {
+    const std::string digits = std::to_string(step), path = dir_ + "/iter_" + std::string(7 - digits.size(), '0') + digits;
+    const std::string sizes = pickled("tensor_model_parallel_size", 2) + pickled("pipeline_model_parallel_size", 2);
+    for (const std::string rank : {"00_000", "00_001", "01_000", "01_001"}) {
+      write(path + "/mp_rank_" + rank + "/distrib_optim.pt", torch_file("moments"));
+      write(path + "/mp_rank_" + rank + "/model_optim_rng.pt", torch_file("weights " + digits, torch_shape(), sizes));
+    }
+    write(dir_ + "/latest_checkpointed_iteration.txt", digits);
+    return path;
+  }
+
   std::vector<transfer::CheckpointInfo> scan() {
     auto found = store::scan(spec_);
     EXPECT_TRUE(found) << found.error().text();

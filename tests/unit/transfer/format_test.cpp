@@ -36,8 +36,9 @@ bool verifies(const Contents& contents, std::size_t part, const std::string& fil
 }
 
 TEST(Formats, KeepTheirNumbers) {
-  const std::vector<std::string> stored = {"manifest",    "tensorflow",        "torch", "safetensors",
-                                           "huggingface", "torch-distributed", "numpy", "keras"};  // by the number in every record
+  const std::vector<std::string> stored = {"manifest", "tensorflow", "torch",     "safetensors", "huggingface", "torch-distributed",
+                                           "numpy",    "keras",      "deepspeed", "megatron",    "orbax",       "hdf5",
+                                           "xgboost"};  // by the number in every record
   ASSERT_GE(formats().size(), stored.size());
   EXPECT_EQ(static_cast<std::size_t>(enum_last(FormatId{})) + 1, formats().size());
   for (std::size_t i = 0; i < stored.size(); ++i) EXPECT_EQ(format_of(FormatId(i)).name, stored[i]);
@@ -48,7 +49,7 @@ TEST(Formats, KeepTheirNumbers) {
 
 // A base that this format could have, with everything that its table needs.
 std::string some_base(const Format& f) {
-  for (const char* ending : {"", ".pt", ".safetensors", ".npz", ".keras"})
+  for (const char* ending : {"", ".pt", ".safetensors", ".npz", ".keras", ".h5", ".ubj"})
     if (const std::string base = std::string("p") + ending; f.directory || f.base_of(f.contents_name(base)) == base) return base;
   return "";
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,8 +90,22 @@ inline ZipBytes write_zip(const Members& members, const ZipShape& shape) {
   return zip;
 }
 
-inline std::string torch_file(const std::string& weights = "weights of a model", const ZipShape& shape = torch_shape()) {
-  return write_zip({{"archive/data.pkl", "\x80\2}q\1."}, {"archive/data/0", weights}, {"archive/version", "3\n"}}, shape).bytes;
+// A key and its value in a pickled dictionary, as protocol 2 has them.
+inline std::string pickled(const std::string& key, std::uint64_t number) {
+  return "X" + le(key.size(), 4) + key + "q\7" +
+         (number < 256     ? "K" + le(number, 1)
+          : number < 65536 ? "M" + le(number, 2)
+                           : "J" + le(number, 4));
+}
+inline std::string deepspeed_counts(std::uint64_t data_parallel, std::uint64_t model_parallel, std::uint64_t zero) {
+  return pickled("dp_world_size", data_parallel) + pickled("mp_world_size", model_parallel) + "X" + le(17, 4) + "zero_optimizationq\x9}(" +
+         pickled("stage", zero);
+}
+
+inline std::string torch_file(const std::string& weights = "weights of a model", const ZipShape& shape = torch_shape(),
+                              const std::string& in_pickle = "") {
+  return write_zip({{"archive/data.pkl", "\x80\2}q\1" + in_pickle + "."}, {"archive/data/0", weights}, {"archive/version", "3\n"}}, shape)
+      .bytes;
 }
 
 // Tensors of bytes, by name; they lie one after the other.
@@ -113,10 +128,13 @@ class FilesInMemory : public transfer::FileAccess {
   FilesInMemory() = default;
   FilesInMemory(const std::string& name, const std::string& bytes) : files{{name, bytes}} {}
 
-  Result<std::vector<std::string>> names() override {
-    std::vector<std::string> all;
-    for (const auto& file : files) all.push_back(file.first);
-    return all;
+  Result<std::vector<std::string>> names(const std::string& below) override {
+    const std::string before = below.empty() ? "" : below + "/";
+    std::set<std::string> all;
+    for (const auto& file : files)
+      if (file.first.starts_with(before)) all.insert(file.first.substr(before.size(), file.first.find('/', before.size()) - before.size()));
+    if (all.empty() && !below.empty()) return fail(ErrorCode::damaged, below + ": it is no directory");
+    return std::vector<std::string>(all.begin(), all.end());
   }
   Result<std::uint64_t> size(const std::string& name) override {
     if (!files.contains(name)) return fail(ErrorCode::not_found, name + ": it is not there");
@@ -139,7 +157,8 @@ inline Status verify_in_memory(const transfer::Format& format, FilesInMemory& fi
   if (!contents) return fail(contents.error());
   for (const auto& file : (*contents)->files) {
     const auto size = files.size(file.name);
-    if (!size || *size != file.size) return fail(ErrorCode::damaged, file.name + " has another size");
+    if (!size || *size < file.size || (file.exactly && *size != file.size))
+      return fail(ErrorCode::damaged, file.name + " has another size");
   }
   for (std::size_t i = 0; i < (*contents)->part_count(); ++i) {
     const transfer::Part part = (*contents)->part(i);
