@@ -13,7 +13,7 @@ endforeach()
 # Units. They name programs where those are being installed: known only then, and written there at once: whoever installs may be root,
 # whose files have no place in the build directory.
 set(readable "OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ")
-install(PROGRAMS ${CMAKE_SOURCE_DIR}/systemd/dtrain-hold ${CMAKE_SOURCE_DIR}/agent/dtrain-rsh/dtrain-rsh DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/dtrain)
+install(PROGRAMS ${CMAKE_SOURCE_DIR}/systemd/dtrain-hold DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/dtrain)
 install(FILES ${CMAKE_SOURCE_DIR}/systemd/dtrain.slice ${CMAKE_SOURCE_DIR}/systemd/dtrain-units.target DESTINATION lib/systemd/system)
 foreach(unit dtraind.service dtrain-tasks.service)
   install(CODE "set(bindir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")

@@ -41,7 +41,6 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   proc::RunnerOptions options;
   options.tasks_dir = layout.tasks();
   options.shim_path = shim;
-  options.control_socket = layout.control_socket();
   options.work_root = layout.work;
   options.cgroup = config.tasks.cgroup;
   options.log_file_bytes = config.tasks.log_file_bytes;

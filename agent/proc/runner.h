@@ -28,10 +28,9 @@ namespace dtrain::proc {
 using EventSink = std::function<void(node::Event)>;
 
 struct RunnerOptions {
-  std::string tasks_dir;       // absolute; created when missing
-  std::string shim_path;       // absolute path of dtrain-shim
-  std::string control_socket;  // given to tasks as DTRAIN_AGENT; "": is not
-  std::string work_root;       // StageDirs::work_root; "": tasks are given no TMPDIR
+  std::string tasks_dir;  // absolute; created when missing
+  std::string shim_path;  // absolute path of dtrain-shim
+  std::string work_root;  // StageDirs::work_root; "": tasks are given no TMPDIR
   std::uint64_t log_file_bytes = 64ull << 20;
   std::uint32_t log_files = 8;
   std::string cgroup;                            // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own

@@ -145,10 +145,6 @@ Result<LaunchFile> ShimRunner::plan(const task::ShimSpec& spec, const TrackedShi
   // Variables that only this host knows. Those of the job or of tasks.passEnv are there already, and win.
   launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
   launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
-  if (!options_.control_socket.empty()) {  // for dtrain-rsh and dtrainctl
-    launch.env.try_emplace("DTRAIN_AGENT", options_.control_socket);
-    launch.env.try_emplace("DTRAIN_LIBEXEC", options_.shim_path.substr(0, options_.shim_path.rfind('/')));
-  }
   const std::string temporary = job_temporary(options_.work_root, spec.id.job);
   if (!options_.work_root.empty() && temporary.size() <= kTemporaryPathBytes && ::access(temporary.c_str(), F_OK) == 0)
     launch.env.try_emplace("TMPDIR", temporary);

@@ -46,7 +46,8 @@ struct OptionRule {
 
 // The rules of one framework. The default of each function suits a program that knows nothing of dtrain.
 struct FrameworkRules {
-  bool built = true;  // false: the name is known, and its jobs are refused
+  bool built = true;            // false: the name is known, and its jobs are refused
+  std::string_view lacks = {};  // if it is not built: what this version lacks for it
   std::span<const RoleRules> roles = {};
   std::span<const OptionRule> options = {};
   Collective collective = Collective::never;

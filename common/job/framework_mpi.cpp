@@ -1,5 +1,6 @@
-// MPI: a launcher runs mpirun, whose processes run beside the workers. In place of ssh mpirun calls dtrain-rsh (agent/dtrain-rsh), which
-// runs a command beside a task as `dtrainctl exec` does; so the names of hosts are those of tasks. Names of variables:
+// MPI: a launcher runs mpirun, whose processes run beside the workers; so the names of hosts are those of tasks. Jobs are refused yet:
+// in place of ssh mpirun needs a launch agent that starts its processes in other tasks of the job, and tasks have no way to an agent
+// (docs/security.md). What the launcher is told, who decides and what a death does is decided here. Names of variables:
 // pkg/controller/mpi_job_controller.go of mpi-operator, v2beta1.
 #include "common/job/framework_roles.h"
 
@@ -22,7 +23,7 @@ constexpr std::array kMpiRoles{
 
 // Written beside what the launcher starts with, anew for each start; no file that is there is written through.
 constexpr const char* kWriteHostfile =
-    "PATH=\"$PATH:${DTRAIN_LIBEXEC-}\"; f=\"$PWD/$DTRAIN_HOSTFILE\"; "
+    "f=\"$PWD/$DTRAIN_HOSTFILE\"; "
     "for v in OMPI_MCA_orte_default_hostfile I_MPI_HYDRA_HOST_FILE HYDRA_HOST_FILE; do eval \"test -z \\\"\\${$v+x}\\\" || $v=\\$f\"; "
     "done; "
     "rm -f -- \"$f\" && (set -C; printf '%s' \"$DTRAIN_HOSTS\" >\"$f\") && exec \"$@\"";
@@ -81,7 +82,9 @@ void check_mpi(const JobSpec& spec, std::vector<FileError>& errors) {
 
 }  // namespace
 
-const FrameworkRules kMpi{.roles = kMpiRoles,
+const FrameworkRules kMpi{.built = false,
+                          .lacks = "launch agent yet, by which mpirun starts its processes beside the workers",
+                          .roles = kMpiRoles,
                           .options = kMpiOptions,
                           .collective = Collective::always,
                           .environment = add_mpi,

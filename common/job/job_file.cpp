@@ -62,6 +62,7 @@ std::vector<FileError> in_words_of(const KubeJob& job, const std::string& base, 
     return (error.path == "spec.roles" && job.roles.empty()) || (of != job.roles.end() && of->second.words.empty());
   });
   for (FileError& error : errors) {
+    if (error.path == "spec.framework") error.path = base + "kind";
     for (const auto& [role, of] : job.roles) {
       const std::string own = "spec.roles." + role;
       if (error.path != own && !error.path.starts_with(own + ".")) continue;

@@ -116,11 +116,13 @@ class Rules {
 
   void job_fields() {
     if (!rules_of(spec_.framework).built) {
+      const std::string_view lacks = rules_of(spec_.framework).lacks;
       std::vector<std::string> built;
       for (const FrameworkLine& line : kFrameworks)
         if (line.rules->built) built.emplace_back(line.name);
       add("unsupported", "spec.framework",
-          "this version supports " + one_of(built, "and") + ", not " + std::string(to_string(spec_.framework)),
+          "this version supports " + one_of(built, "and") + ", not " + std::string(to_string(spec_.framework)) +
+              (lacks.empty() ? "" : ": it has no " + std::string(lacks)),
           "generic runs any command, with templates for its arguments");
     }
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/job/framework.h"
+#include "common/job/start_order.h"
 #include "common/wire/codec.h"
 #include "tests/unit/job/support.h"
 
@@ -171,12 +172,20 @@ TEST(Mxnet, WantsItsThreeRoles) {
   EXPECT_NE(errors[0].find("needs a scheduler; its roles are scheduler, server and worker"), std::string::npos) << errors[0];
 }
 
-const std::string kLauncherAndTwo =
-    "    launcher: {command: [mpirun, -n, \"4\", a]}\n    worker: {replicas: 2, nprocPerNode: 2, command: [sleep, infinity]}\n";
+// Not by a job file: such jobs are refused yet.
+JobSpec mpi_job(std::map<std::string, std::string> options) {
+  JobSpec spec;
+  spec.framework = Framework::mpi;
+  spec.options = std::move(options);
+  spec.roles["launcher"].command = {"mpirun", "-n", "4", "a"};
+  spec.roles["worker"].replicas = 2;
+  spec.roles["worker"].nproc_per_node = 2;
+  return spec;
+}
 
 // mpi_job_controller_test.go of mpi-operator: who is in the hostfile, how often, and how mpirun is told of it.
 TEST(Mpi, TheLauncherKnowsTheSlotsOfAllWorkers) {
-  const JobSpec spec = job_of("mpi", kLauncherAndTwo);
+  const JobSpec spec = mpi_job({});
   const Variables env = variables_of(spec, {"launcher", 0});
   EXPECT_EQ(env.at("DTRAIN_HOSTS"), "worker-0 slots=2\nworker-1 slots=2\n");
   EXPECT_EQ(env.at("OMPI_MCA_orte_default_hostfile"), env.at("DTRAIN_HOSTFILE"));
@@ -184,21 +193,20 @@ TEST(Mpi, TheLauncherKnowsTheSlotsOfAllWorkers) {
   EXPECT_EQ(env.at("OMPI_MCA_plm_rsh_agent"), "dtrain-rsh");
   EXPECT_TRUE(variables_of(spec, {"worker", 0}).empty());
   EXPECT_EQ(classes_of(spec), "launcher-0 recovers\nworker-0 recovers\nworker-1 recovers\nlauncher-0 decides");
-  EXPECT_EQ(spec.roles.at("launcher").start_after, (std::map<std::string, StartAfter>{{"worker", StartAfter::running}}));
+  EXPECT_EQ(default_start_after(spec, "launcher"), (std::map<std::string, StartAfter>{{"worker", StartAfter::running}}));
 }
 
 TEST(Mpi, HydraWritesSlotsBehindAColonAndTheLauncherMayWork) {
-  const JobSpec mpich = job_of("mpi", kLauncherAndTwo, "  options: {implementation: MPICH, launcherAsWorker: \"true\"}\n");
+  const JobSpec mpich = mpi_job({{"implementation", "MPICH"}, {"launcherAsWorker", "true"}});
   const Variables env = variables_of(mpich, {"launcher", 0});
   EXPECT_EQ(env.at("DTRAIN_HOSTS"), "launcher-0:2\nworker-0:2\nworker-1:2\n");
   EXPECT_EQ(env.at("HYDRA_LAUNCHER_EXEC"), "dtrain-rsh");
   EXPECT_TRUE(env.contains("HYDRA_HOST_FILE") && !env.contains("OMPI_MCA_plm_rsh_agent"));
-  const JobSpec intel = job_of("mpi", kLauncherAndTwo, "  options: {implementation: Intel}\n");
-  EXPECT_TRUE(variables_of(intel, {"launcher", 0}).contains("I_MPI_HYDRA_HOST_FILE"));
+  EXPECT_TRUE(variables_of(mpi_job({{"implementation", "Intel"}}), {"launcher", 0}).contains("I_MPI_HYDRA_HOST_FILE"));
 }
 
 TEST(Mpi, TheHostfileIsWrittenBeforeTheLaunchersCommand) {
-  const JobSpec spec = job_of("mpi", kLauncherAndTwo);
+  const JobSpec spec = mpi_job({});
   TaskView own;
   own.task = {"launcher", 0};
   const auto out = render(spec, view_of(spec), own);
@@ -206,9 +214,13 @@ TEST(Mpi, TheHostfileIsWrittenBeforeTheLaunchersCommand) {
   ASSERT_EQ(out->argv.size(), 8u);
   EXPECT_EQ(out->argv[0], "sh");
   EXPECT_EQ((std::vector<std::string>{out->argv.begin() + 4, out->argv.end()}), spec.roles.at("launcher").command);
+}
+
+TEST(Mpi, IsRefusedWithWhatIsMissing) {
   const auto lonely = error_lines(job_text("    launcher: {command: [a]}\n", "", "mpi"));
-  ASSERT_EQ(lonely.size(), 1u);
-  EXPECT_NE(lonely[0].find("an mpi job needs a worker"), std::string::npos) << lonely[0];
+  ASSERT_EQ(lonely.size(), 2u);
+  EXPECT_NE(lonely[0].find("not mpi: it has no launch agent yet"), std::string::npos) << lonely[0];
+  EXPECT_NE(lonely[1].find("an mpi job needs a worker"), std::string::npos) << lonely[1];
 }
 
 TEST(FrameworkOptions, AreThoseOfTheFramework) {

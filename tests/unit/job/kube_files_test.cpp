@@ -251,6 +251,7 @@ RC_GTEST_PROP(KubeConvert, WhatIsPrintedMeansTheSameJob, ()) {
   };
   const auto kinds = manifest_kinds();
   const ManifestKind& kind = kinds[*rc::gen::inRange<std::size_t>(0, kinds.size())];
+  RC_PRE(rules_of(kind.framework).built);
   std::string text = "apiVersion: kubeflow.org/v1\nkind: " + std::string(kind.kind) + "\nmetadata: {name: j, labels: {a: b}}\nspec:\n";
   if (coin()) text += "  runPolicy: {cleanPodPolicy: Running, backoffLimit: 3, suspend: true}\n";
   if (coin()) text += "  nprocPerNode: 3\n";
