@@ -145,7 +145,8 @@ void warn_pytorch(const JobSpec& spec, std::vector<std::string>& warnings) {
     const std::string path = "spec.roles." + name;
     if (!is_rank_role(spec, name) && !role_rules(spec.framework, name).serves && role_rules(spec.framework, name).ends)
       warnings.push_back(path + ": its tasks are no ranks, and get neither RANK nor MASTER_ADDR; ranks are those of master and worker");
-    if (role.nproc_per_node > 1 && !by_command(spec) && role.resources.cpu_millis > 0 && role.nproc_per_node * kWholeCpu > role.resources.cpu_millis)
+    if (role.nproc_per_node > 1 && !by_command(spec) && role.resources.cpu_millis > 0 &&
+        role.nproc_per_node * kWholeCpu > role.resources.cpu_millis)
       warnings.push_back(path + ".nprocPerNode: " + std::to_string(role.nproc_per_node) + " ranks share fewer CPUs (resources.cpus)");
     if (role.nproc_per_node == 0 && role.resources.gpus > 1 && !by_command(spec) && !is_launcher(role) && is_rank_role(spec, name))
       warnings.push_back(path + ": each task is one rank with " + std::to_string(role.resources.gpus) +

@@ -224,7 +224,7 @@ metadata: {name: cutter}
 spec:
   slotsPerWorker: 3
   runPolicy: {cleanPodPolicy: Running}
-  sshAuthMountPath: /home/sailor/.ssh
+  sshAuthMountPath: /keys/.ssh
   launcherCreationPolicy: WaitForWorkersReady
   runLauncherAsWorker: true
   mpiImplementation: Intel
