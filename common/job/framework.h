@@ -32,6 +32,7 @@ struct RoleRules {
   std::uint8_t start = 2;  // it starts after all roles with a lower number, unless its job file says otherwise
   std::uint8_t order = 2;  // for {task.rank}: after all tasks with a lower number
   AvoidGpuHosts avoid_gpu_hosts = AvoidGpuHosts::no;  // unless its job file says otherwise
+  bool one_port = false;  // its tasks get ports of one number where they share no host: others are told of one port alone
   bool operator==(const RoleRules&) const = default;
 };
 

@@ -50,7 +50,7 @@ constexpr std::array<RoleRules, N + 1> with_node(const std::array<RoleRules, N>&
 // A master that has rank 0 and decides, and workers.
 inline constexpr auto kMasterAndWorkers = ranks_start_together(std::array{
     RoleRules{.name = "master", .most = 1, .leads = true, .stateful = true, .rank = true, .order = 0},
-    RoleRules{.name = "worker", .works = true, .rank = true, .order = 1},
+    RoleRules{.name = "worker", .works = true, .rank = true, .order = 1, .one_port = true},
 });
 
 // How the job's processes are numbered, from where one task stands.
