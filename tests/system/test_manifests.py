@@ -49,7 +49,8 @@ class Manifests(harness.SystemTest):
         me = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
         return [
             manifest("TFJob", "reed", "tfReplicaSpecs", {
-                "PS": replica(1, sleeper), "Worker": replica(2, container("tensorflow", TF.replace("STORE", self.store), **mounts), volumes=pod_volumes)},
+                "PS": replica(1, sleeper),
+                "Worker": replica(2, container("tensorflow", TF.replace("STORE", self.store), **mounts), volumes=pod_volumes)},
                      successPolicy="AllWorkers", runPolicy={"cleanPodPolicy": "Running"}),
             manifest("PyTorchJob", "slate", "pytorchReplicaSpecs", pair),
             manifest("XGBoostJob", "hazel", "xgbReplicaSpecs", boost, version="xgboostjob.kubeflow.org/v1alpha1"),
@@ -86,8 +87,8 @@ class Manifests(harness.SystemTest):
         self.assertIn("volumes[0]: secret keys maps to no directory", done.stderr)
         self.assertIn("containers[0]: has no command", done.stderr)
         self.assertEqual(self.agent.ask("jobs"), [])
-        # The agent's own refusal of one, too: a spec that only it finds wrong is planned before anything is handed in.
-        self.assertEqual(self.agent.ctl("run", self.write("two.yaml", json.dumps(good) + "\n---\n" + json.dumps(self.documents()[2]))).returncode, 2)
+        two = self.write("two.yaml", json.dumps(good) + "\n---\n" + json.dumps(self.documents()[2]))
+        self.assertEqual(self.agent.ctl("run", two).returncode, 2, "which of them would be followed?")
         self.assertEqual(self.agent.ask("jobs"), [])
 
     def test_what_convert_prints_is_the_same_job(self):
