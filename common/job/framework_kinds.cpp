@@ -1,4 +1,5 @@
-// The table of manifests' kinds, and what each has besides its replica specs. Sources: pkg/apis/kubeflow.org/v1/*_types.go and
+// The table of manifests' kinds, and what each has besides its replica specs. Sources: api/v1/paddlejob_types.go of paddle-operator;
+// pkg/apis/kubeflow.org/v1/*_types.go and
 // *_defaults.go of Kubeflow's training operator, release 1.9; of MXJob release 1.5. docs/manifests.md has the same table for users.
 #include <algorithm>
 #include <array>
@@ -22,6 +23,8 @@ constexpr std::array kBoostRoles{KindRole{"Master", "master"}, KindRole{"Worker"
 constexpr std::array kJaxJobRoles{KindRole{"Worker", "worker"}};
 constexpr std::array kMxRoles{KindRole{"Scheduler", "scheduler"}, KindRole{"Server", "server"}, KindRole{"Worker", "worker"}};
 constexpr std::array kMpiJobRoles{KindRole{"Launcher", "launcher"}, KindRole{"Worker", "worker", never, true}};
+
+constexpr std::array kPaddleOperatorRoles{KindRole{"ps", "ps"}, KindRole{"worker", "worker"}};
 
 void read_success_policy(KubeFields& spec, KubeJob& job) {
   const auto word = spec.text("successPolicy");
@@ -124,6 +127,19 @@ void read_mpi(KubeFields& spec, KubeJob& job) {
   spec.skip({"launcherCreationPolicy", "sshAuthMountPath"});  // the launcher starts after the workers, and there are no keys
 }
 
+// paddle-operator: its words for cleanPodPolicy are other ones.
+void read_paddle_operator(KubeFields& spec, KubeJob& job) {
+  job.own_clean_pod_policy = true;
+  const std::string word = spec.text("cleanPodPolicy").value_or("");
+  if (word == "Always") job.spec.policy.clean_pod_policy = CleanPodPolicy::all;
+  else if (word == "OnCompletion" || word == "OnFailure")
+    job.notes.ignore(spec.path("cleanPodPolicy"), "tasks are ended or left after any end of the job, not after some: they are left");
+  else if (!word.empty() && word != "Never")
+    job.notes.refuse("out-of-range", spec.path("cleanPodPolicy"),
+                     "must be Always, Never, OnFailure or OnCompletion, not " + in_quotes(word), "choose one of them");
+  spec.skip({"intranet"});  // tasks are given addresses, however pods would find each other
+}
+
 constexpr std::array kKinds{
     ManifestKind{"TFJob", "tfReplicaSpecs", "tensorflow", Framework::tensorflow, kTfRoles, read_tf},
     ManifestKind{"PyTorchJob", "pytorchReplicaSpecs", "pytorch", Framework::pytorch, kTorchRoles, read_torch},
@@ -132,15 +148,28 @@ constexpr std::array kKinds{
     ManifestKind{"JAXJob", "jaxReplicaSpecs", "jax", Framework::jax, kJaxJobRoles},
     ManifestKind{"MXJob", "mxReplicaSpecs", "mxnet", Framework::mxnet, kMxRoles, read_mx, read_mx_role},
     ManifestKind{"MPIJob", "mpiReplicaSpecs", "mpi", Framework::mpi, kMpiJobRoles, read_mpi},
+    ManifestKind{.kind = "PaddleJob",
+                 .replica_specs = "",
+                 .container = "paddle",
+                 .framework = Framework::paddle,
+                 .roles = kPaddleOperatorRoles,
+                 .own = read_paddle_operator,
+                 .group = "batch.paddlepaddle.org"},
 };
 
 }  // namespace
 
 std::span<const ManifestKind> manifest_kinds() { return kKinds; }
 
-const ManifestKind* manifest_kind(std::string_view kind) {
-  const auto found = std::ranges::find(kKinds, kind == "TfJob" ? "TFJob" : kind, &ManifestKind::kind);
-  return found == kKinds.end() ? nullptr : &*found;
+const ManifestKind* manifest_kind(std::string_view kind, std::string_view group) {
+  const std::string_view name = kind == "TfJob" ? "TFJob" : kind;
+  const ManifestKind* usual = nullptr;
+  for (const ManifestKind& known : kKinds) {
+    if (known.kind != name) continue;
+    if (!known.group.empty() && known.group == group) return &known;
+    if (known.group.empty()) usual = &known;
+  }
+  return usual;
 }
 
 }  // namespace dtrain::job

@@ -32,10 +32,11 @@ bool is_own(const YamlNode& tree) {
 }
 
 bool is_list(const YamlNode& tree) { return text_of(tree, "kind") == "List" && tree.find("items") != nullptr; }
-bool is_job_kind(const std::string& kind) { return kind == kTrainJob || manifest_kind(kind) != nullptr; }
+bool is_job_kind(const std::string& kind) { return kind == kTrainJob || manifest_kind(kind, "") != nullptr; }
 
-bool is_known_group(const std::string& version) {
-  const std::string group = version.substr(0, version.find('/'));
+std::string group_of(const std::string& version) { return version.substr(0, version.find('/')); }
+
+bool is_known_group(const std::string& group) {
   return std::ranges::any_of(kGroups, [&](std::string_view known) {
     return group == known || (group.size() > known.size() && group.ends_with(known) && group[group.size() - known.size() - 1] == '.');
   });
@@ -80,10 +81,10 @@ void read_manifest_job(const YamlNode& tree, const std::string& at, const wire::
                        ParsedJob& out) {
   const std::string base = at.empty() ? "" : at + ".";
   const std::string kind = text_of(tree, "kind"), version = text_of(tree, "apiVersion");
-  const ManifestKind* known = manifest_kind(kind);
-  if (!is_known_group(version))
+  const ManifestKind* known = manifest_kind(kind, group_of(version));
+  if (!is_known_group(group_of(version)) && (known == nullptr || known->group.empty()))
     return notes.refuse("unsupported", base + "apiVersion", "a " + kind + " of " + in_quotes(version) + " is not read by this version",
-                        "it reads those of kubeflow.org, tensorflow.org, trainer.kubeflow.org and kubedl.io");
+                        "it reads those of kubeflow.org, tensorflow.org, trainer.kubeflow.org, kubedl.io, and batch.paddlepaddle.org");
   KubeJob job{settings, notes, out.spec, known != nullptr ? known->container : std::string_view(), ""};
   KubeFields root(&tree, at, notes);
   root.skip({"apiVersion", "kind", "status"});

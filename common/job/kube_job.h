@@ -28,16 +28,19 @@ struct KindRole {
 // A kind of manifest with replica specs: one line of the table.
 struct ManifestKind {
   std::string_view kind;
-  std::string_view replica_specs;  // the field of spec that holds the roles
-  std::string_view container;      // of several containers this one is the task
+  std::string_view
+      replica_specs;           // the field of spec that holds the roles; "": spec itself does, and the pod's restartPolicy is the role's
+  std::string_view container;  // of several containers this one is the task
   Framework framework = kFrameworkUnlessSaid;
   std::span<const KindRole> roles = {};
   // Reads the fields of spec that only this kind has, after the roles, and those of a role.
   void (*own)(KubeFields& spec, KubeJob& job) = [](KubeFields&, KubeJob&) {};
   void (*own_of_role)(KubeFields& replica, const std::string& role, KubeJob& job) = [](KubeFields&, const std::string&, KubeJob&) {};
+  std::string_view group = {};  // who defines it; "": those of Kubeflow and KubeDL
 };
 std::span<const ManifestKind> manifest_kinds();
-const ManifestKind* manifest_kind(std::string_view kind);  // null: unknown. TfJob is TFJob
+// Null: unknown. TfJob is TFJob. `group`: that of its apiVersion.
+const ManifestKind* manifest_kind(std::string_view kind, std::string_view group);
 inline constexpr std::string_view kTrainJob = "TrainJob";  // which has runtimes in place of replica specs
 
 // A variable or an argument with its text as written, or a template that takes its place.
@@ -59,8 +62,9 @@ struct KubeJob {
   JobSpec& spec;
   std::string_view container_name;  // of several containers this one is the task
   std::string name_space;
-  std::set<std::string> idle = {};  // roles with KindRole::idle
-  bool pod_restarts = false;        // the pod's restartPolicy is the only one
+  std::set<std::string> idle = {};    // roles with KindRole::idle
+  bool own_clean_pod_policy = false;  // the kind has words of its own for it, and has read them
+  bool pod_restarts = false;          // the pod's restartPolicy is the only one
   std::map<std::string, KubeRole> roles = {};
   std::map<std::string, std::pair<Duration, std::string>> graces = {};  // with the path that says so
 };

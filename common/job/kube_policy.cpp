@@ -23,7 +23,7 @@ void read_scheduling(KubeFields policy, KubeJob& job) {
 
 void read_policy_fields(KubeFields& fields, KubeJob& job) {
   Policy& out = job.spec.policy;
-  if (const auto word = fields.text("cleanPodPolicy"); word && !word->empty()) {
+  if (const auto word = fields.text("cleanPodPolicy"); word && !word->empty() && !job.own_clean_pod_policy) {
     if (const auto policy = from_word<CleanPodPolicy>(*word)) out.clean_pod_policy = *policy;
     else
       job.notes.refuse("out-of-range", fields.path("cleanPodPolicy"),

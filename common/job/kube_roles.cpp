@@ -42,7 +42,7 @@ void read_replica(KubeFields replica, const ManifestKind& kind, const KindRole& 
   job.roles[name].path = replica.path();
   if (rules.idle) job.idle.insert(name);
   role.replicas = role.min_replicas = static_cast<std::uint32_t>(replicas);
-  role.restart_policy = job.pod_restarts ? RestartPolicy::on_failure : rules.restart;
+  role.restart_policy = job.pod_restarts && !kind.replica_specs.empty() ? RestartPolicy::on_failure : rules.restart;
   role.avoid_gpu_hosts = role_rules(kind.framework, name).avoid_gpu_hosts;
   role.exclusive = is_exclusive_role(kind.framework, name);
   if (restart && !restart->empty()) {
@@ -80,7 +80,11 @@ void read_list(KubeFields& spec, const ManifestKind& kind, KubeJob& job) {
 void read_replica_job(KubeFields& spec, const ManifestKind& kind, KubeJob& job) {
   job.spec.framework = kind.framework;
   job.spec.policy.clean_pod_policy = CleanPodPolicy::none;
-  if (spec.take("replicaSpecs") != nullptr) {
+  if (kind.replica_specs.empty()) {
+    job.pod_restarts = true;
+    for (const KindRole& rules : kind.roles)
+      if (spec.take(rules.spelled) != nullptr) read_replica(spec.map(rules.spelled), kind, rules, job);
+  } else if (spec.take("replicaSpecs") != nullptr) {
     read_list(spec, kind, job);
   } else {
     KubeFields replicas = spec.map(kind.replica_specs);

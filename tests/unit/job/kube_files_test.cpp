@@ -178,8 +178,8 @@ spec:
 }
 
 TEST(KubeMistakes, GroupsKindsAndFilesThatAreNotRead) {
-  EXPECT_THAT(errors_of("apiVersion: batch.paddlepaddle.org/v1\nkind: PaddleJob\nmetadata: {name: j}\nspec: {worker: {}}\n"),
-              ElementsAre(HasSubstr("f.yaml:1: apiVersion: a PaddleJob of `batch.paddlepaddle.org/v1` is not read")));
+  EXPECT_THAT(errors_of("apiVersion: example.test/v1\nkind: PaddleJob\nmetadata: {name: j}\nspec: {worker: {}}\n"),
+              ElementsAre(HasSubstr("f.yaml:1: apiVersion: a PaddleJob of `example.test/v1` is not read")));
   EXPECT_THAT(errors_of("apiVersion: v1\nkind: Pod\nmetadata: {name: j}\n"), ElementsAre(HasSubstr("the file holds no job")));
   EXPECT_THAT(
       errors_of("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: Bad_Name}\nspec: {tfReplicaSpecs: {}}\n"),
@@ -252,14 +252,16 @@ RC_GTEST_PROP(KubeConvert, WhatIsPrintedMeansTheSameJob, ()) {
   const auto kinds = manifest_kinds();
   const ManifestKind& kind = kinds[*rc::gen::inRange<std::size_t>(0, kinds.size())];
   RC_PRE(rules_of(kind.framework).built);
-  std::string text = "apiVersion: kubeflow.org/v1\nkind: " + std::string(kind.kind) + "\nmetadata: {name: j, labels: {a: b}}\nspec:\n";
+  const std::string group = kind.group.empty() ? "kubeflow.org" : std::string(kind.group);
+  std::string text = "apiVersion: " + group + "/v1\nkind: " + std::string(kind.kind) + "\nmetadata: {name: j, labels: {a: b}}\nspec:\n";
   if (coin()) text += "  runPolicy: {cleanPodPolicy: Running, backoffLimit: 3, suspend: true}\n";
   if (coin()) text += "  nprocPerNode: 3\n";
-  text += "  " + std::string(kind.replica_specs) + ":\n";
+  const std::string indent = kind.replica_specs.empty() ? "  " : "    ";
+  if (!kind.replica_specs.empty()) text += "  " + std::string(kind.replica_specs) + ":\n";
   bool chief = false;
   for (const KindRole& role : kind.roles) {
     if (role_rules(kind.framework, role.role).leads && std::exchange(chief, true)) continue;
-    text += "    " + std::string(role.spelled) + ":\n";
+    text += indent + std::string(role.spelled) + ":\n";
     if (coin()) text += "      restartPolicy: " + std::string(coin() ? "ExitCode" : "Always") + "\n";
     text += "      template: {spec: {containers: [{name: c, command: [p" + std::string(coin() ? ", $(RANK), $(TF_CONFIG)" : "") +
             "], args: [" + quoted() + "], env: [{name: A, value: " + quoted() + "}, {name: B, value: " + quoted() + "}], workingDir: /w, " +
@@ -299,8 +301,10 @@ std::string table_row(const ManifestKind& kind) {
     std::string& list = is_stateful(spec, {std::string(role.role), 0}) ? recovers : restarts;
     list += (list.empty() ? "" : ", ") + std::string(role.spelled);
   }
-  return "| `" + std::string(kind.kind) + "` | `" + std::string(kind.replica_specs) + "` | `" + std::string(kind.container) + "` | " +
-         roles + " | " + succeeds + " | " + recovers + " | " + (restarts.empty() ? "none" : restarts) + " |";
+  const std::string group = kind.group.empty() ? "" : " of " + std::string(kind.group);
+  return "| `" + std::string(kind.kind) + "`" + group + " | `" + std::string(kind.replica_specs.empty() ? "spec" : kind.replica_specs) +
+         "` | `" + std::string(kind.container) + "` | " + roles + " | " + succeeds + " | " + recovers + " | " +
+         (restarts.empty() ? "none" : restarts) + " |";
 }
 
 TEST(KubeDocs, TheTableOfStateRulesIsThatOfTheCode) {

@@ -216,6 +216,27 @@ spec:
               HasSubstr(R"("labels":{"scheduler":"","server":"mould","worker":"deep"})"));
 }
 
+TEST(KubePaddle, ThatOfPaddleOperatorHasItsRolesInSpecAndThePodsPolicy) {
+  const ParsedJob job = one_job(R"(
+apiVersion: batch.paddlepaddle.org/v1
+kind: PaddleJob
+metadata: {name: dam}
+spec:
+  withGloo: 1
+  intranet: PodIP
+  cleanPodPolicy: OnCompletion
+  worker: {replicas: 2, template: {spec: {restartPolicy: OnFailure, containers: [{name: paddle, command: [a]}]}}}
+  ps: {replicas: 1, template: {spec: {containers: [{name: paddle, command: [b]}]}}}
+)");
+  EXPECT_THAT(job.warnings, ElementsAre(HasSubstr("spec.withGloo: has no effect here"), HasSubstr("spec.cleanPodPolicy: ")));
+  EXPECT_EQ(job.spec.roles.at("worker").restart_policy, RestartPolicy::on_failure);
+  EXPECT_EQ(job.spec.roles.at("ps").restart_policy, RestartPolicy::never);
+  EXPECT_EQ(rendered(job.spec, {"worker", 1}).env.at("PADDLE_PSERVERS_IP_PORT_LIST"), "10.0.0.1:20000");
+  EXPECT_THAT(
+      errors_of("apiVersion: batch.paddlepaddle.org/v1\nkind: PaddleJob\nmetadata: {name: j}\nspec: {cleanPodPolicy: All, worker: {}}\n"),
+      ::testing::UnorderedElementsAre(HasSubstr("spec.cleanPodPolicy: must be Always"), HasSubstr("spec.worker.template: is required")));
+}
+
 TEST(KubeMpi, IsReadAndRefusedAtItsKind) {
   const JobFile file = read_file(R"(
 apiVersion: kubeflow.org/v2beta1
