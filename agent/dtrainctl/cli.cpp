@@ -160,6 +160,9 @@ class CommandLine {
     CLI::App* plan = verb("plan", "where each task would run and the environment it would get; starts nothing");
     add_file(plan, true);
     plan->callback([this] { action_ = [options = file()](Session& s) { return cmd_plan(s, options); }; });
+    CLI::App* convert = verb("convert", "the dtrain/v1 job that a manifest means");
+    add_file(convert, true);
+    convert->callback([this] { action_ = [options = file()](Session& s) { return cmd_convert(s, options); }; });
   }
 
   void add_jobs_options(CLI::App* sub) {
@@ -358,35 +361,17 @@ class CommandLine {
   }
 
   std::vector<VerbSummary> summaries() {
-    static const std::map<std::string, std::pair<std::string, std::string>> arguments{{"run", {"file", ""}},
-                                                                                      {"submit", {"file", ""}},
-                                                                                      {"apply", {"file", ""}},
-                                                                                      {"plan", {"file", ""}},
-                                                                                      {"describe", {"kind", "job-or-node"}},
-                                                                                      {"get", {"get-kind", ""}},
-                                                                                      {"tasks", {"job", ""}},
-                                                                                      {"status", {"job", ""}},
-                                                                                      {"events", {"job", ""}},
-                                                                                      {"cluster-spec", {"job", ""}},
-                                                                                      {"checkpoints", {"job", ""}},
-                                                                                      {"verify", {"file", ""}},
-                                                                                      {"wait", {"job", ""}},
-                                                                                      {"logs", {"job", "task"}},
-                                                                                      {"exec", {"job", "task"}},
-                                                                                      {"cancel", {"job", ""}},
-                                                                                      {"suspend", {"job", ""}},
-                                                                                      {"resume", {"job", ""}},
-                                                                                      {"restart", {"job", "task"}},
-                                                                                      {"scale", {"job", ""}},
-                                                                                      {"delete", {"job", ""}},
-                                                                                      {"rerun", {"job", ""}},
-                                                                                      {"completion", {"shell", ""}},
-                                                                                      {"keygen", {"file", ""}},
-                                                                                      {"topology", {"node", ""}},
-                                                                                      {"leave", {"node", ""}},
-                                                                                      {"forget-node", {"node", ""}},
-                                                                                      {"drain", {"node", ""}},
-                                                                                      {"undrain", {"node", ""}}};
+    static const auto arguments = [] {
+      std::map<std::string, std::pair<std::string, std::string>> of_verb{
+          {"describe", {"kind", "job-or-node"}}, {"get", {"get-kind", ""}}, {"completion", {"shell", ""}}};
+      for (const char* name : {"run", "submit", "apply", "plan", "convert", "verify", "keygen"}) of_verb[name] = {"file", ""};
+      for (const char* name :
+           {"tasks", "status", "events", "cluster-spec", "checkpoints", "wait", "cancel", "suspend", "resume", "scale", "delete", "rerun"})
+        of_verb[name] = {"job", ""};
+      for (const char* name : {"logs", "exec", "restart"}) of_verb[name] = {"job", "task"};
+      for (const char* name : {"topology", "leave", "forget-node", "drain", "undrain"}) of_verb[name] = {"node", ""};
+      return of_verb;
+    }();
     const std::vector<std::string> global = options_of(app_, false), global_valued = options_of(app_, true);
     std::vector<VerbSummary> all;
     for (CLI::App* sub : app_.get_subcommands({})) {

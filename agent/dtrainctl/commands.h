@@ -26,6 +26,7 @@ struct SubmitOptions {
 };
 int cmd_submit(Session& session, const SubmitOptions& options);
 int cmd_plan(Session& session, const FileOptions& options);
+int cmd_convert(Session& session, const FileOptions& options);  // prints the job files that it means
 
 struct RunOptions {
   FileOptions file;  // file "": the job is made from the fields below

@@ -70,17 +70,16 @@ Outcome<void> send_file(Connection& connection, int fd, const std::string& diges
   return {};
 }
 
-}  // namespace
-
-Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name, const FileOptions& options,
-                             const std::string& base_dir) {
+job::ParseOptions parse_options(const std::string& name, const FileOptions& options) {
   job::ParseOptions parse;
   parse.file_name = name;
   parse.params = options.params;
   parse.sets = options.sets;
-  job::ParsedJob parsed = job::parse_manifest(text, parse);
-  if (!parsed.errors.empty()) return failed(file_failure(parsed.errors));
-  session.warn(parsed.warnings);
+  return parse;
+}
+
+// Finds the package's directory, seen from the directory of the file.
+Outcome<LoadedJob> with_package_dir(job::ParsedJob parsed, const std::string& name, const std::string& base_dir) {
   LoadedJob job;
   job.spec = std::move(parsed.spec);
   if (parsed.package_path.empty()) return job;
@@ -97,20 +96,57 @@ Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std:
   return job;
 }
 
-Outcome<LoadedJob> load_job(Session& session, const FileOptions& options) {
-  if (options.file == "-") {
-    auto text = read_text(session.io.in_fd, "-");
-    if (!text) return failed(text.error());
-    return parse_job(session, *text, "-", options, ".");
-  }
-  UniqueFd fd(::open(options.file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd)
+}  // namespace
+
+Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name, const FileOptions& options,
+                             const std::string& base_dir) {
+  job::ParsedJob parsed = job::parse_manifest(text, parse_options(name, options));
+  if (!parsed.errors.empty()) return failed(file_failure(parsed.errors));
+  session.warn(parsed.warnings);
+  return with_package_dir(std::move(parsed), name, base_dir);
+}
+
+Outcome<job::JobFile> read_jobs(Session& session, const FileOptions& options) {
+  UniqueFd fd;
+  if (options.file != "-") fd = UniqueFd(::open(options.file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (options.file != "-" && !fd)
     return failed(file_mistake(options.file, "", "could not open the job file: " + std::string(std::strerror(errno)),
                                "give a job file that you can read, or - for stdin"));
-  auto text = read_text(fd.get(), options.file);
+  const auto text = read_text(fd ? fd.get() : session.io.in_fd, options.file);
   if (!text) return failed(text.error());
-  const std::string parent = std::filesystem::path(options.file).parent_path().string();
-  return parse_job(session, *text, options.file, options, parent.empty() ? "." : parent);
+  wire::ManifestSettings settings;
+  if (job::needs_settings(*text)) {
+    auto asked =
+        session.ask_surely<wire::ManifestSettings>(wire::MessageType::query_manifests, wire::Empty{}, wire::MessageType::manifests);
+    if (!asked && asked.error().code() != ErrorCode::invalid) return failed(asked.error());  // invalid: an agent that has no such settings
+    if (asked) settings = std::move(*asked);
+  }
+  job::JobFile file = job::read_job_file(*text, parse_options(options.file, options), settings);
+  if (!file.errors.empty()) return failed(file_failure(file.errors));
+  return file;
+}
+
+Outcome<std::vector<LoadedJob>> load_jobs(Session& session, const FileOptions& options) {
+  auto file = read_jobs(session, options);
+  if (!file) return failed(file.error());
+  const std::string parent = options.file == "-" ? "" : std::filesystem::path(options.file).parent_path().string();
+  session.warn(file->warnings);
+  std::vector<LoadedJob> jobs;
+  for (job::ParsedJob& parsed : file->jobs) {
+    session.warn(parsed.warnings);
+    auto job = with_package_dir(std::move(parsed), options.file, parent.empty() ? "." : parent);
+    if (!job) return failed(job.error());
+    jobs.push_back(std::move(*job));
+  }
+  return jobs;
+}
+
+Outcome<LoadedJob> load_job(Session& session, const FileOptions& options) {
+  auto jobs = load_jobs(session, options);
+  if (!jobs) return failed(jobs.error());
+  if (jobs->size() == 1) return std::move(jobs->front());
+  return failed(file_mistake(options.file, "", "the file holds " + std::to_string(jobs->size()) + " jobs, and one can be followed",
+                             "hand them in with dtrainctl submit", "conflict"));
 }
 
 Outcome<Upload> upload_package(Session& session, const std::string& directory) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "agent/dtrainctl/commands.h"
+#include "common/job/job_file.h"
 #include "common/job/job_spec.h"
 
 namespace dtrain::ctl {
@@ -15,9 +17,16 @@ struct LoadedJob {
   std::string package_dir;
 };
 Outcome<LoadedJob> load_job(Session& session, const FileOptions& options);
+// All jobs of a file, which may be manifests of other systems (common/job/job_file.h): one mistake in it, and there are none.
+Outcome<std::vector<LoadedJob>> load_jobs(Session& session, const FileOptions& options);
+// Reads the file without checking its packages.
+Outcome<job::JobFile> read_jobs(Session& session, const FileOptions& options);
 // The same for a generated text. `name` is used in messages.
 Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std::string& name, const FileOptions& options,
                              const std::string& base_dir);
+
+// Asks what would become of the job, and prints the agent's warnings. Its package is not sent.
+Outcome<wire::TaskSpecsReply> plan_job(Session& session, const LoadedJob& job);
 
 struct Upload {
   std::string digest, content;  // as PackedFile's

@@ -100,6 +100,11 @@ Result<Launch> parse_launch(std::string_view text) {
   return wrong("auto, systemd or direct", text);
 }
 
+Result<bool> parse_image_fallback(std::string_view text) {
+  if (text == "host" || text.empty()) return text == "host";
+  return wrong("host, or empty", text);
+}
+
 Result<Role> parse_role(std::string_view text) {
   if (text == "view") return Role::view;
   if (text == "submit") return Role::submit;
@@ -276,6 +281,7 @@ void read_tasks(MapReader& root, Config& c, FileErrors& report) {
       logs.number("files", c.tasks.log_files, 2, kMostLogFiles);
       logs.duration("keepFor", c.tasks.log_keep_for);
     });
+    map.parsed("imageFallback", c.manifests.image_fallback, parse_image_fallback);
     map.parsed("prolog", c.tasks.prolog, parse_absolute_or_empty);
     map.parsed("epilog", c.tasks.epilog, parse_absolute_or_empty);
   });
@@ -314,6 +320,21 @@ void read_access_keys(MapReader& access, Config& c, FileErrors& report) {
   }
 }
 
+// What manifests of other systems name, and only the hosts know.
+void read_manifest_settings(MapReader& root, Config& c, FileErrors& report) {
+  section(root, "volumes", report, [&](MapReader& map) {
+    root.text_map("volumes", c.manifests.volumes);
+    for (auto& [name, directory] : c.manifests.volumes) map.parsed(name.c_str(), directory, parse_absolute);
+  });
+  section(root, "priorityClasses", report, [&](MapReader& map) {
+    std::map<std::string, std::string> names;
+    root.text_map("priorityClasses", names);
+    for (const auto& entry : names)
+      map.number(entry.first.c_str(), c.manifests.priority_classes[entry.first], std::numeric_limits<std::int32_t>::min(),
+                 std::numeric_limits<std::int32_t>::max());
+  });
+}
+
 void read_rest(MapReader& root, Config& c, FileErrors& report) {
   section(root, "access", report, [&](MapReader& map) {
     std::map<std::string, std::string> users;
@@ -330,6 +351,7 @@ void read_rest(MapReader& root, Config& c, FileErrors& report) {
     map.parsed("packageCache", c.storage.package_cache, job::parse_memory);
     map.parsed("minFree", c.storage.min_free, parse_free_space);
   });
+  read_manifest_settings(root, c, report);
   root.parsed("http", c.http, parse_http);
   section(root, "log", report, [&](MapReader& map) { map.parsed("level", c.log_level, parse_level); });
 }
@@ -373,7 +395,7 @@ void expand_lists(YamlNode& root) {
     node->kind = YamlNode::Kind::sequence;
     for (const auto& piece : pieces_of(*node)) node->items.push_back(option_text(piece));
   }
-  for (const char* path : {"node.labels", "access.users", "access.keys"}) {
+  for (const char* path : {"node.labels", "access.users", "access.keys", "volumes", "priorityClasses"}) {
     YamlNode* node = at_path(root, path);
     if (!node || !node->from_option || node->kind != YamlNode::Kind::scalar) continue;
     const auto pieces = pieces_of(*node);

@@ -14,6 +14,7 @@
 #include "common/base/time.h"
 #include "common/job/manifest.h"
 #include "common/node/access.h"
+#include "common/wire/manifest_settings.h"
 
 namespace dtrain::daemon {
 
@@ -90,7 +91,8 @@ struct Config {
     std::uint64_t package_cache = 20ull << 30;
     FreeSpace min_free;
   } storage;
-  std::string http;  // "": off
+  wire::ManifestSettings manifests;  // volumes, priorityClasses, tasks.imageFallback
+  std::string http;                  // "": off
   LogLevel log_level = LogLevel::info;
   std::vector<std::string> without_effect;  // keys that were given but have no effect in this version
   bool dev = false;

@@ -368,6 +368,7 @@ node::NodeOptions node_options(const Config& config, const std::string& cluster_
   options.version = version;
   options.allow_root = config.tasks.allow_root || config.dev;
   options.access = config.access;
+  options.manifests = config.manifests;
   options.prolog = config.tasks.prolog;
   options.epilog = config.tasks.epilog;
   options.down_grace = config.timing.down_grace;

@@ -232,12 +232,25 @@ Status check_paths(const node::Stage& stage) {
   return {};
 }
 
+// With the rights of the job's user, who owns what is made.
+Status make_directories(const node::Stage& stage) {
+  for (const std::string& path : stage.make_dirs) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (!error && fs::is_directory(path, error)) continue;
+    Error cause = os_error("directory " + path + " cannot be made by user " + stage.user.name, error ? error.value() : ENOTDIR);
+    cause.code = ErrorCode::unavailable;
+    return fail(std::move(cause));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string job_copy(const StageDirs& dirs, JobId job) { return dirs.work_root + "/" + std::to_string(job); }
 
 bool is_brief(const StageDirs& dirs, const node::Stage& stage) {
-  if (!stage.package_digest.empty() || stage.work_dir != "." || !stage.require_paths.empty()) return false;
+  if (!stage.package_digest.empty() || stage.work_dir != "." || !stage.require_paths.empty() || !stage.make_dirs.empty()) return false;
   if (exists(job_copy(dirs, stage.id.job))) return !stage.fresh || !exists(origin_path(dirs, stage.id.job));
   return !exists(hidden(dirs, stage.id.job, ".partial")) && !exists(hidden(dirs, stage.id.job, ".old"));
 }
@@ -281,7 +294,10 @@ std::vector<StageOutcome> perform_stages(const StageDirs& dirs, const std::vecto
       continue;
     }
     // Tasks of one job mostly have the same paths, which are checked once.
-    if (looked == nullptr || looked->require_paths != stages[i].require_paths) paths = check_paths(stages[i]);
+    if (looked == nullptr || looked->require_paths != stages[i].require_paths || looked->make_dirs != stages[i].make_dirs) {
+      paths = make_directories(stages[i]);
+      if (paths) paths = check_paths(stages[i]);
+    }
     looked = &stages[i];
     if (!paths) {
       refuse(outcomes[i], paths.error());

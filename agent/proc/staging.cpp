@@ -46,6 +46,7 @@ struct StageRequest {
     v("address", stage.address);
     v("port", stage.port);
     v("fresh", stage.fresh);
+    v("make_dirs", stage.make_dirs);
   }
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "common/cluster/attempt.h"
@@ -9,6 +11,7 @@
 #include "common/cluster/cluster_change.h"
 #include "common/cluster/placement_reasons.h"
 #include "common/cluster/placement_search.h"
+#include "common/job/framework.h"
 
 namespace dtrain::cluster {
 namespace {
@@ -80,10 +83,39 @@ bool put_tight(Attempt& attempt, const std::vector<std::size_t>& order) {
   return true;
 }
 
-std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const std::vector<Choice>& choices, const Capacity& capacity,
-                                      bool ports) {
+using LastPorts = std::map<std::uint32_t, std::uint16_t>;  // by pool: the port given out last
+
+std::optional<std::uint16_t> port_after_last(const Capacity& capacity, HostNumber h, const LastPorts& last) {
+  const auto given = last.find(capacity.pool(h));
+  return capacity.next_free_port(h, given == last.end() ? std::nullopt : std::optional(given->second));
+}
+
+// The lowest port that is free on all of these hosts; none where two of them share their ports.
+std::optional<std::uint16_t> port_of_all(const Capacity& capacity, const std::vector<HostNumber>& hosts, const LastPorts& last) {
+  std::set<std::uint32_t> pools;
+  std::optional<std::uint16_t> port;
+  for (const HostNumber h : hosts) {
+    const auto own = pools.insert(capacity.pool(h)).second ? port_after_last(capacity, h, last) : std::nullopt;
+    if (!own) return std::nullopt;
+    port = std::max(port.value_or(*own), *own);
+  }
+  for (bool all = false; port && !all;) {
+    all = true;
+    for (const HostNumber h : hosts) {
+      const auto next = capacity.next_free_port(h, static_cast<std::uint16_t>(*port - 1));
+      all = all && next == port;
+      if (!next) return std::nullopt;
+      port = next;
+    }
+  }
+  return port;
+}
+
+std::vector<TaskPlacement> with_ports(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const std::vector<Choice>& choices,
+                                      const Capacity& capacity, bool ports) {
   std::vector<TaskPlacement> placements(tasks.size());
-  std::map<std::uint32_t, std::uint16_t> last;  // by pool: the port given out last
+  LastPorts last;
+  std::map<std::string, std::vector<std::size_t>> together;  // by role: tasks that get one port
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     TaskPlacement& place = placements[i];
     const HostNumber h = choices[i].host;
@@ -93,10 +125,21 @@ std::vector<TaskPlacement> with_ports(const std::vector<TaskId>& tasks, const st
     for (std::size_t g = 0; g < std::min(capacity.host(h).gpus.size(), kGpusPerHost); ++g)
       if ((choices[i].gpus >> g & 1) != 0) place.gpus.push_back(capacity.host(h).gpus[g].index);
     if (!ports) continue;
-    const auto given = last.find(capacity.pool(h));
-    const auto port = capacity.next_free_port(h, given == last.end() ? std::nullopt : std::optional(given->second));
-    place.address.port = port.value_or(0);  // there always is one: slots() counted them
+    if (job::role_rules(spec.framework, tasks[i].role).one_port) {
+      together[tasks[i].role].push_back(i);
+      continue;
+    }
+    place.address.port = port_after_last(capacity, h, last).value_or(0);  // there always is one: slots() counted them
     last[capacity.pool(h)] = place.address.port;
+  }
+  for (const auto& role : together) {
+    std::vector<HostNumber> hosts;
+    for (const std::size_t i : role.second) hosts.push_back(choices[i].host);
+    const auto common = port_of_all(capacity, hosts, last);
+    for (const std::size_t i : role.second) {
+      const std::uint16_t port = common ? *common : port_after_last(capacity, choices[i].host, last).value_or(0);
+      placements[i].address.port = last[capacity.pool(choices[i].host)] = port;
+    }
   }
   return placements;
 }
@@ -125,7 +168,7 @@ Result<std::vector<TaskPlacement>> place(const job::JobSpec& spec, const std::ve
     const bool several = fits.size() > 1;
     if (!several || (!put_tight(attempt, order) && !search(attempt, fits))) return fail(ErrorCode::unavailable, reason);
   }
-  return with_ports(tasks, attempt.choices(), capacity, ports);
+  return with_ports(spec, tasks, attempt.choices(), capacity, ports);
 }
 
 bool may_fit(const job::JobSpec& spec, const std::vector<TaskId>& tasks, const RoomInAll& free) {

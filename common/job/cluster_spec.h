@@ -76,6 +76,7 @@ struct Rendered {
 //   {count:R}     number of tasks of role R in this generation; {count}: of all roles
 //   {port:R}      this task's own port when R is its role, else the port of task 0 of R
 //   {job.name|generation} {task.name|type|index|rank|address|host|port} {work.dir} {package.dir}
+//   {env:NAME}    the variable that the framework or dtrain sets for this task; "" if neither does
 //   {checkpoint.dir|path|step}  path and step are empty when nothing is restored
 // Only a brace followed by one of these names or prefixes and closed before any blank, quote or brace is a template; all others
 // are literal, and {{hosts:ps}} is the text {hosts:ps}. Fails naming the first unknown name.

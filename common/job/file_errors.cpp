@@ -69,6 +69,12 @@ void FileErrors::add_rules(std::vector<FileError> found) {
   }
 }
 
+FileErrors FileErrors::for_same_places() const {
+  FileErrors out(file_name_);
+  out.places_ = places_;
+  return out;
+}
+
 std::vector<FileError> FileErrors::take() {
   std::stable_sort(errors_.begin(), errors_.end(), [&](const FileError& a, const FileError& b) {
     const auto key = [&](const FileError& e) { return e.file == file_name_ ? e.line : std::numeric_limits<std::uint32_t>::max(); };

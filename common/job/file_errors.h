@@ -25,6 +25,9 @@ class FileErrors {
   // Adds what validate() found, without consequences of mistakes already reported for the same field.
   void add_rules(std::vector<FileError> found);
 
+  // Without mistakes, for the same file.
+  FileErrors for_same_places() const;
+
   bool empty() const { return errors_.empty(); }
   bool full() const { return errors_.size() >= kReportedMistakes; }  // further ones are not kept
 

@@ -18,6 +18,11 @@ static_assert(in_order());
 
 const FrameworkRules& rules_of(Framework framework) { return *kFrameworks.at(static_cast<std::size_t>(framework)).rules; }
 
+std::string_view option_of(const JobSpec& spec, std::string_view name) {
+  const auto found = spec.options.find(std::string(name));
+  return found == spec.options.end() ? std::string_view() : found->second;
+}
+
 const RoleRules& role_rules(Framework framework, std::string_view role) {
   const auto roles = rules_of(framework).roles;
   const auto found = std::ranges::find(roles, role, &RoleRules::name);

@@ -32,16 +32,25 @@ struct RoleRules {
   std::uint8_t start = 2;  // it starts after all roles with a lower number, unless its job file says otherwise
   std::uint8_t order = 2;  // for {task.rank}: after all tasks with a lower number
   AvoidGpuHosts avoid_gpu_hosts = AvoidGpuHosts::no;  // unless its job file says otherwise
+  bool one_port = false;  // its tasks get ports of one number where they share no host: others are told of one port alone
   bool operator==(const RoleRules&) const = default;
 };
 
 // When a job with more than one rank is collective.
 enum class Collective : unsigned char { never, always, without_servers };
 
+// An option of a framework's own (spec.options in a job file).
+struct OptionRule {
+  std::string_view name;
+  std::span<const std::string_view> words = {};  // that it may have; empty: any text
+};
+
 // The rules of one framework. The default of each function suits a program that knows nothing of dtrain.
 struct FrameworkRules {
-  bool built = true;  // false: the name is known, and its jobs are refused
+  bool built = true;            // false: the name is known, and its jobs are refused
+  std::string_view lacks = {};  // if it is not built: what this version lacks for it
   std::span<const RoleRules> roles = {};
+  std::span<const OptionRule> options = {};
   Collective collective = Collective::never;
   // True if every task needs a port of its own.
   bool (*needs_ports)(const JobSpec&) = [](const JobSpec&) { return true; };
@@ -51,11 +60,14 @@ struct FrameworkRules {
   // Adds the variables that the framework's libraries read; dtrain's own variables and the user's come after them.
   void (*environment)(const JobSpec&, const ClusterView&, const TaskId&, std::map<std::string, std::string>&) =
       [](const JobSpec&, const ClusterView&, const TaskId&, std::map<std::string, std::string>&) {};
+  // Changes the command that is started, templates filled in.
+  void (*command)(const JobSpec&, const TaskId&, std::vector<std::string>&) = [](const JobSpec&, const TaskId&, std::vector<std::string>&) {
+  };
   // Adds the variables in which the ranks of one task differ, to one map for each. The job may have 10,000 tasks: they are counted once.
   void (*rank_environment)(const JobSpec&, const ClusterView&, const TaskId&, std::vector<std::map<std::string, std::string>>&) =
       [](const JobSpec&, const ClusterView&, const TaskId&, std::vector<std::map<std::string, std::string>>&) {};
   // True if dtrain starts the role's nprocPerNode ranks in each task; false: its command does, or there is one process.
-  bool (*starts_ranks)(const RoleSpec&) = [](const RoleSpec&) { return false; };
+  bool (*starts_ranks)(const JobSpec&, const RoleSpec&) = [](const JobSpec&, const RoleSpec&) { return false; };
   bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning
   bool warm = false;            // whether its Python programs have standbys unless the job says otherwise
   // Reports mistakes that are specific to the framework, and what is allowed but probably not meant.
@@ -64,6 +76,8 @@ struct FrameworkRules {
 };
 
 const FrameworkRules& rules_of(Framework framework);
+// Its value, or "" if the job does not have it.
+std::string_view option_of(const JobSpec& spec, std::string_view name);
 const RoleRules& role_rules(Framework framework, std::string_view role);
 
 }  // namespace dtrain::job

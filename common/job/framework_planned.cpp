@@ -5,6 +5,4 @@ namespace dtrain::job {
 
 const FrameworkRules kPlannedOfRanks{.built = false, .roles = kUsualRoles, .collective = Collective::always, .check = check_usual_roles};
 
-const FrameworkRules kPlannedOfServers{.built = false, .roles = kUsualRoles, .check = check_usual_roles};
-
 }  // namespace dtrain::job

@@ -17,17 +17,17 @@ namespace {
 
 using Env = std::map<std::string, std::string>;
 
+// With `command` the command starts the ranks, whatever it is, and is told of them as Kubeflow's operator does.
+constexpr std::string_view kStarter = "rankStarter", kByCommand = "command";
+constexpr std::array<std::string_view, 1> kStarters{kByCommand};
+constexpr std::array kOptions{OptionRule{kStarter, kStarters}};
+
 // Programs that start the ranks of a host themselves.
 constexpr std::array<std::string_view, 3> kLaunchers{"torchrun", "accelerate", "deepspeed"};
 constexpr std::array<std::string_view, 2> kLauncherModules{"torch.distributed.run", "torch.distributed.launch"};
 
 // Nobody waits for the master to run: the ranks wait for each other.
-constexpr auto kPytorchRoles = [] {
-  auto roles = kUsualRoles;
-  for (RoleRules& role : roles)
-    if (role.rank) role.start = RoleRules{}.start;
-  return roles;
-}();
+constexpr auto kPytorchRoles = with_node(ranks_start_together(kUsualRoles));
 
 bool is_launcher(const RoleSpec& role) {
   const auto name_of = [](std::string_view path) { return path.substr(path.rfind('/') + 1); };
@@ -40,35 +40,9 @@ bool is_launcher(const RoleSpec& role) {
   return false;
 }
 
-bool starts_ranks(const RoleSpec& role) { return role.nproc_per_node > 0 && !is_launcher(role); }
+bool by_command(const JobSpec& spec) { return option_of(spec, kStarter) == kByCommand; }
 
-// How the job's processes are numbered, from where one task stands.
-struct World {
-  TaskId first;                               // with rank 0
-  std::uint32_t size = 0, before = 0;         // ranks of all tasks, and of those before this one
-  std::uint32_t nodes = 0, nodes_before = 0;  // tasks, likewise
-};
-
-World world_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
-  const auto order = [&](const TaskId& id) { return std::pair(role_rules(spec.framework, id.role).order, std::cref(id)); };
-  const auto comes_before = [&](const TaskId& a, const TaskId& b) {
-    const auto one = order(a), other = order(b);
-    return one.first != other.first ? one.first < other.first : one.second.get() < other.second.get();
-  };
-  World world;
-  for (const auto& entry : cluster.tasks) {
-    const TaskId& id = entry.first;
-    if (!is_rank_role(spec, id.role)) continue;
-    if (world.nodes == 0 || comes_before(id, world.first)) world.first = id;
-    const std::uint32_t ranks = ranks_of_task(spec, id);
-    world.size += ranks;
-    ++world.nodes;
-    if (!comes_before(id, task)) continue;
-    world.before += ranks;
-    ++world.nodes_before;
-  }
-  return world;
-}
+bool starts_ranks(const JobSpec& spec, const RoleSpec& role) { return role.nproc_per_node > 0 && !by_command(spec) && !is_launcher(role); }
 
 void add_ranks(const World& world, std::uint32_t rank, std::uint32_t of_task, Env& env) {
   env["RANK"] = env["ROLE_RANK"] = std::to_string(world.before + rank);
@@ -94,7 +68,7 @@ void add_torchrun(const JobSpec& spec, const ClusterView& cluster, const RoleSpe
   const TaskAddress& first = cluster.tasks.at(world.first);
   env["PET_NNODES"] = is_elastic(role) ? node_range(spec) : std::to_string(world.nodes);
   const std::uint32_t each = role.nproc_per_node > 0 ? role.nproc_per_node : std::max(role.resources.gpus, 1u);
-  env["PET_NPROC_PER_NODE"] = std::to_string(each);
+  env["PET_NPROC_PER_NODE"] = by_command(spec) && role.nproc_per_node == 0 ? "auto" : std::to_string(each);
   if (is_elastic(role)) {
     env["PET_RDZV_BACKEND"] = "c10d";
     env["PET_RDZV_ENDPOINT"] = first.text();
@@ -126,8 +100,9 @@ void add_environment(const JobSpec& spec, const ClusterView& cluster, const Task
   env["NCCL_ASYNC_ERROR_HANDLING"] = env["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
   const std::uint32_t ranks = ranks_of_task(spec, task);
   if (ranks > 1) env["OMP_NUM_THREADS"] = "1";
-  add_ranks(world, 0, starts_ranks(role->second) ? ranks : 1, env);
-  if (is_launcher(role->second)) add_torchrun(spec, cluster, role->second, world, env);
+  add_ranks(world, 0, starts_ranks(spec, role->second) ? ranks : 1, env);
+  if (by_command(spec)) env["RANK"] = env["GROUP_RANK"];
+  if (by_command(spec) || is_launcher(role->second)) add_torchrun(spec, cluster, role->second, world, env);
 }
 
 void add_rank_environment(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::vector<Env>& ranks) {
@@ -148,11 +123,11 @@ void check_variables_of_ranks(const std::string& path, const Env& env, std::vect
 
 void check_pytorch(const JobSpec& spec, std::vector<FileError>& errors) {
   check_usual_roles(spec, errors);
-  const bool any_ranks = std::ranges::any_of(spec.roles, [](const auto& entry) { return starts_ranks(entry.second); });
+  const bool any_ranks = std::ranges::any_of(spec.roles, [&](const auto& entry) { return starts_ranks(spec, entry.second); });
   if (any_ranks) check_variables_of_ranks("spec.env", spec.env, errors);
   for (const auto& [name, role] : spec.roles) {
     const std::string path = "spec.roles." + name;
-    if (starts_ranks(role)) check_variables_of_ranks(path + ".env", role.env, errors);
+    if (starts_ranks(spec, role)) check_variables_of_ranks(path + ".env", role.env, errors);
     if (role_rules(spec.framework, name).serves)
       errors.push_back({"conflict", "", 0, path, "a pytorch job has no " + name + ": every process is a rank",
                         "call the role master, which has rank 0, or use framework: generic"});
@@ -170,9 +145,10 @@ void warn_pytorch(const JobSpec& spec, std::vector<std::string>& warnings) {
     const std::string path = "spec.roles." + name;
     if (!is_rank_role(spec, name) && !role_rules(spec.framework, name).serves && role_rules(spec.framework, name).ends)
       warnings.push_back(path + ": its tasks are no ranks, and get neither RANK nor MASTER_ADDR; ranks are those of master and worker");
-    if (role.nproc_per_node > 1 && role.resources.cpu_millis > 0 && role.nproc_per_node * kWholeCpu > role.resources.cpu_millis)
+    if (role.nproc_per_node > 1 && !by_command(spec) && role.resources.cpu_millis > 0 &&
+        role.nproc_per_node * kWholeCpu > role.resources.cpu_millis)
       warnings.push_back(path + ".nprocPerNode: " + std::to_string(role.nproc_per_node) + " ranks share fewer CPUs (resources.cpus)");
-    if (role.nproc_per_node == 0 && role.resources.gpus > 1 && !is_launcher(role) && is_rank_role(spec, name))
+    if (role.nproc_per_node == 0 && role.resources.gpus > 1 && !by_command(spec) && !is_launcher(role) && is_rank_role(spec, name))
       warnings.push_back(path + ": each task is one rank with " + std::to_string(role.resources.gpus) +
                          " GPUs; nprocPerNode: gpu starts one rank for each");
   }
@@ -181,6 +157,7 @@ void warn_pytorch(const JobSpec& spec, std::vector<std::string>& warnings) {
 }  // namespace
 
 const FrameworkRules kPytorch{.roles = kPytorchRoles,
+                              .options = kOptions,
                               .collective = Collective::always,
                               .environment = add_environment,
                               .rank_environment = add_rank_environment,

@@ -2,6 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/job/framework.h"
@@ -21,6 +25,45 @@ inline constexpr std::array kUsualRoles{
     RoleRules{.name = "worker", .works = true, .rank = true, .order = 1},
     RoleRules{.name = "evaluator", .ends = false, .order = 3},
 };
+
+// Roles of ranks that wait for each other by themselves, so that none needs to start before another.
+template <std::size_t N>
+constexpr std::array<RoleRules, N> ranks_start_together(std::array<RoleRules, N> roles) {
+  for (RoleRules& role : roles)
+    if (role.rank) role.start = RoleRules{}.start;
+  return roles;
+}
+
+inline constexpr std::string_view kNodeRole = "node";
+// The roles, and `node`, which has the rules of a worker: what Kubeflow's trainer calls the tasks of a TrainJob.
+template <std::size_t N>
+constexpr std::array<RoleRules, N + 1> with_node(const std::array<RoleRules, N>& roles) {
+  std::array<RoleRules, N + 1> out;
+  for (std::size_t i = 0; i < N; ++i) {
+    out[i] = roles[i];
+    if (roles[i].works) out[N] = roles[i];
+  }
+  out[N].name = kNodeRole;
+  return out;
+}
+
+// A master that has rank 0 and decides, and workers.
+inline constexpr auto kMasterAndWorkers = ranks_start_together(std::array{
+    RoleRules{.name = "master", .most = 1, .leads = true, .stateful = true, .rank = true, .order = 0},
+    RoleRules{.name = "worker", .works = true, .rank = true, .order = 1, .one_port = true},
+});
+
+// How the job's processes are numbered, from where one task stands.
+struct World {
+  TaskId first;                               // with rank 0
+  std::uint32_t size = 0, before = 0;         // ranks of all tasks, and of those before this one
+  std::uint32_t nodes = 0, nodes_before = 0;  // tasks, likewise
+};
+
+World world_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
+
+// FrameworkRules::environment for frameworks whose tasks meet at a tracker (XGBoost's, LightGBM's): who is first, and all workers.
+void add_tracker(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env);
 
 // FrameworkRules::check for frameworks that have these roles and nothing else to check.
 void check_usual_roles(const JobSpec& spec, std::vector<FileError>& errors);

@@ -9,12 +9,12 @@
 namespace dtrain::job {
 
 // The numbers are stored and sent: a new one comes last.
-enum class Framework : unsigned char { tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic };
+enum class Framework : unsigned char { tensorflow, pytorch, mpi, horovod, mxnet, xgboost, paddle, jax, generic, lightgbm };
 inline constexpr Framework kFrameworkUnlessSaid = Framework::generic;
 
 struct FrameworkRules;
-extern const FrameworkRules kTensorflow, kPytorch, kGeneric;
-extern const FrameworkRules kPlannedOfRanks, kPlannedOfServers;  // known by name, refused until they are supported
+extern const FrameworkRules kTensorflow, kPytorch, kMpi, kMxnet, kXgboost, kPaddle, kJax, kGeneric, kLightgbm;
+extern const FrameworkRules kPlannedOfRanks;  // known by name, refused until they are supported
 
 struct FrameworkLine {
   Framework framework;
@@ -24,14 +24,21 @@ struct FrameworkLine {
 
 // In the order of the numbers.
 inline constexpr std::array kFrameworks{
-    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow}, FrameworkLine{Framework::pytorch, "pytorch", &kPytorch},
-    FrameworkLine{Framework::mpi, "mpi", &kPlannedOfRanks},           FrameworkLine{Framework::horovod, "horovod", &kPlannedOfRanks},
-    FrameworkLine{Framework::mxnet, "mxnet", &kPlannedOfServers},     FrameworkLine{Framework::xgboost, "xgboost", &kPlannedOfRanks},
-    FrameworkLine{Framework::paddle, "paddle", &kPlannedOfRanks},     FrameworkLine{Framework::jax, "jax", &kPlannedOfRanks},
+    FrameworkLine{Framework::tensorflow, "tensorflow", &kTensorflow},
+    FrameworkLine{Framework::pytorch, "pytorch", &kPytorch},
+    FrameworkLine{Framework::mpi, "mpi", &kMpi},
+    FrameworkLine{Framework::horovod, "horovod", &kPlannedOfRanks},
+    FrameworkLine{Framework::mxnet, "mxnet", &kMxnet},
+    FrameworkLine{Framework::xgboost, "xgboost", &kXgboost},
+    FrameworkLine{Framework::paddle, "paddle", &kPaddle},
+    FrameworkLine{Framework::jax, "jax", &kJax},
     FrameworkLine{Framework::generic, "generic", &kGeneric},
+    FrameworkLine{Framework::lightgbm, "lightgbm", &kLightgbm},
 };
 constexpr Framework enum_last(Framework) { return kFrameworks.back().framework; }
 // Before that its jobs were refused.
-constexpr std::uint32_t since_version(Framework framework) { return framework == Framework::pytorch ? 3 : 1; }
+constexpr std::uint32_t since_version(Framework framework) {
+  return framework == Framework::tensorflow || framework == Framework::generic ? 1 : 3;
+}
 
 }  // namespace dtrain::job

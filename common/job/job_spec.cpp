@@ -51,6 +51,11 @@ std::uint32_t total_replicas(const JobSpec& spec) {
 
 bool has_role(const JobSpec& spec, std::string_view role) { return spec.roles.contains(std::string(role)); }
 
+const std::string& work_dir_of(const JobSpec& spec, const std::string& role) {
+  const auto found = spec.roles.find(role);
+  return found == spec.roles.end() || found->second.work_dir.empty() ? spec.work_dir : found->second.work_dir;
+}
+
 bool is_rank_role(const JobSpec& spec, std::string_view role) {
   const RoleRules& rules = role_rules(spec.framework, role);
   return rules.rank || (spec.policy.collective && (rules.ends || rules.serves));

@@ -85,6 +85,7 @@ struct RoleSpec {
   Duration start_timeout{0};           // a task that is not Running (with notify: ready) by then is killed; 0: off
   std::vector<std::string> warm;       // what a standby imports: {"auto"}, {"none"} or modules; empty: as the framework has it
   std::uint32_t nproc_per_node = 0;    // processes (ranks) that each task runs; 0: one, which is not told of ranks within its task
+  std::string work_dir = {};           // "": the job's
   template <class V>
   void fields(V& v) {
     v("replicas", replicas);
@@ -106,6 +107,7 @@ struct RoleSpec {
     v("start_timeout", start_timeout);
     v("nproc_per_node", nproc_per_node, wire::Since{3});
     v("warm", warm, wire::Since{3});
+    v("work_dir", work_dir, wire::Since{3});
   }
 };
 
@@ -242,8 +244,10 @@ struct JobSpec {
   Policy policy;
   NotifyHook notify;
   bool suspend = false;
-  std::string package_content;  // as package_digest, but without the times of its files; "": from an older client
-  std::string rehearsal;        // only in tests of an upgrade (wire::kRehearsal)
+  std::string package_content;                      // as package_digest, but without the times of its files; "": from an older client
+  std::map<std::string, std::string> options = {};  // the framework's own (FrameworkRules::options)
+  std::vector<std::string> make_dirs = {};          // absolute: hosts make them for the job's user if they are missing
+  std::string rehearsal;                            // only in tests of an upgrade (wire::kRehearsal)
   template <class V>
   void fields(V& v) {
     v("name", name);
@@ -260,6 +264,8 @@ struct JobSpec {
     v("notify", notify);
     v("suspend", suspend);
     v("package_content", package_content);
+    v("options", options, wire::Since{3});
+    v("make_dirs", make_dirs, wire::Since{3});
     v("rehearsal", rehearsal, wire::kRehearsal);
   }
 };
@@ -275,6 +281,9 @@ bool looks_for(const CheckpointSpec& spec, transfer::FormatId format);
 std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);
 bool has_role(const JobSpec& spec, std::string_view role);
+
+// Where its tasks start: the role's, or the job's.
+const std::string& work_dir_of(const JobSpec& spec, const std::string& role);
 
 // True if the tasks of this role are ranks of a collective job: by the framework, or with policy.collective all but evaluators.
 bool is_rank_role(const JobSpec& spec, std::string_view role);

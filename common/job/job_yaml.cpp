@@ -82,6 +82,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.number("minReplicas", role.min_replicas);
   w.line("command", list(role.command));
   w.map("env", role.env);
+  if (!role.work_dir.empty()) w.line("workDir", text(role.work_dir));
   write_resources(w, role.resources);
   w.map("nodeSelector", role.node_selector);
   w.line("antiAffinity", text(role.anti_affinity));
@@ -230,7 +231,11 @@ std::string to_yaml(const JobSpec& spec) {
   w.word("framework", spec.framework);
   w.line("workDir", text(spec.work_dir));
   w.map("env", spec.env);
-  if (!spec.require_paths.empty()) w.line("requires", "{paths: " + list(spec.require_paths) + "}");
+  w.map("options", spec.options);
+  std::string required;
+  if (!spec.require_paths.empty()) required = "paths: " + list(spec.require_paths);
+  if (!spec.make_dirs.empty()) required += (required.empty() ? "" : ", ") + std::string("directories: ") + list(spec.make_dirs);
+  if (!required.empty()) w.line("requires", "{" + required + "}");
   w.open("roles");
   for (const auto& [name, role] : spec.roles) write_role(w, name, role);
   w.close();

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "common/job/job_file.h"
 #include "common/job/manifest_fields.h"
 #include "common/job/manifest_input.h"
 #include "common/job/start_order.h"
@@ -59,9 +60,11 @@ void read_spec(const YamlNode& node, const std::string& path, FileErrors& report
       report.add("unsupported", map.path(key), "this version does not run tasks in an environment or image of their own",
                  "install what they need on the hosts, or put it into the package");
   map.text_map("env", spec.env);
+  map.text_map("options", spec.options);
   if (const YamlNode* required = map.node("requires")) {
     MapReader inner(*required, map.path("requires"), report);
     inner.texts("paths", spec.require_paths);
+    inner.texts("directories", spec.make_dirs);
     inner.done();
   }
   if (const YamlNode* roles = map.node("roles")) read_roles(*roles, map.path("roles"), report, spec);
@@ -89,7 +92,9 @@ bool is_ours(MapReader& root, FileErrors& report) {
   return false;
 }
 
-void read_document(YamlNode& tree, const ParseOptions& options, FileErrors& report, ParsedJob& out) {
+}  // namespace
+
+void read_job_document(YamlNode& tree, const ParseOptions& options, FileErrors& report, ParsedJob& out) {
   if (tree.kind != Kind::mapping)
     return report.add_at(tree.line, "syntax", "",
                          "a job file is a map with apiVersion, kind, metadata and spec, not " + std::string(kind_name(tree)));
@@ -107,12 +112,10 @@ void read_document(YamlNode& tree, const ParseOptions& options, FileErrors& repo
     if (!used.contains(entry.first)) out.warnings.push_back("--param " + entry.first + " is not used in the file");
 }
 
-}  // namespace
-
 ParsedJob parse_manifest(std::string_view text, const ParseOptions& options) {
   ParsedJob out;
   FileErrors report(options.file_name);
-  if (auto tree = parse_yaml(text)) read_document(*tree, options, report, out);
+  if (auto tree = parse_yaml(text)) read_job_document(*tree, options, report, out);
   else report.add_at(tree.error().line, tree.error().code, "", tree.error().message, tree.error().next);
   out.errors = report.take();
   if (out.errors.empty())

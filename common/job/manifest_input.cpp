@@ -46,8 +46,8 @@ YamlNode* child_for_set(YamlNode& node, const std::string& name) {
 
 class Resolver {
  public:
-  Resolver(const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report)
-      : params_(params), used_(used), report_(report) {}
+  Resolver(const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report, bool keep_unknown)
+      : params_(params), used_(used), report_(report), keep_unknown_(keep_unknown) {}
 
   void visit(YamlNode& node, const std::string& path, std::uint32_t line) {
     report_.place(path, node.from_option ? 0 : line);
@@ -69,7 +69,7 @@ class Resolver {
   }
 
   void substitute(std::string& text, const std::string& path) {
-    if (text.find(kParam) == std::string::npos) return;
+    if (text.find(kParam) == std::string::npos || (keep_unknown_ && params_.empty())) return;
     std::string out;
     std::string_view rest = text;
     while (!rest.empty()) {
@@ -94,6 +94,10 @@ class Resolver {
   void append(std::string& out, const std::string& name, const std::string& path) {
     used_.insert(name);
     const auto value = params_.find(name);
+    if (value == params_.end() && keep_unknown_) {
+      out += std::string(kParam) + name + "}";
+      return;
+    }
     if (value == params_.end()) {
       report_.add("missing", path, "parameter " + in_quotes(name) + " has no value", "give --param " + name + "=VALUE");
       return;
@@ -107,6 +111,7 @@ class Resolver {
   const std::map<std::string, std::string>& params_;
   std::set<std::string>& used_;
   FileErrors& report_;
+  bool keep_unknown_;
   std::size_t added_ = 0;
   bool told_ = false;
 };
@@ -141,8 +146,9 @@ void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::st
   }
 }
 
-void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report) {
-  Resolver(params, used, report).visit(root, "", root.line);
+void resolve(YamlNode& root, const std::map<std::string, std::string>& params, std::set<std::string>& used, FileErrors& report,
+             bool keep_unknown) {
+  Resolver(params, used, report, keep_unknown).visit(root, "", root.line);
 }
 
 std::string escape_params(std::string_view text) {

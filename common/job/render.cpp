@@ -89,7 +89,7 @@ std::vector<Env> rank_variables(const JobSpec& spec, const ClusterView& cluster,
   const auto role = spec.roles.find(task.role);
   const FrameworkRules& rules = rules_of(spec.framework);
   std::vector<Env> ranks;
-  if (role == spec.roles.end() || !cluster.tasks.contains(task) || !rules.starts_ranks(role->second)) return ranks;
+  if (role == spec.roles.end() || !cluster.tasks.contains(task) || !rules.starts_ranks(spec, role->second)) return ranks;
   ranks.resize(ranks_of_task(spec, task));
   rules.rank_environment(spec, cluster, task, ranks);
   return ranks;
@@ -101,17 +101,20 @@ Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const T
     return fail(ErrorCode::invalid, "could not render " + task.task.text() + ": it is no task of generation " +
                                         std::to_string(cluster.generation) + " of job " + cluster.job_name);
   Rendered out;
-  TemplateRenderer renderer(spec, cluster, task);
+  add_basics(task, out.env);
+  add_framework(spec, cluster, task, out.env);
+  add_dtrain(spec, cluster, task, out.env);
+  Env users;
+  TemplateRenderer renderer(spec, cluster, task, out.env);
   for (const auto& argument : role->second.command) {
     auto value = renderer.render(argument);
     if (!value) return fail(std::move(value.error()));
     out.argv.push_back(std::move(*value));
   }
-  add_basics(task, out.env);
-  add_framework(spec, cluster, task, out.env);
-  add_dtrain(spec, cluster, task, out.env);
+  rules_of(spec.framework).command(spec, task.task, out.argv);
   for (const Env* from : {&spec.env, &role->second.env})
-    if (auto added = add_users(*from, renderer, out.env); !added) return fail(std::move(added.error()));
+    if (auto added = add_users(*from, renderer, users); !added) return fail(std::move(added.error()));
+  for (auto& [name, value] : users) out.env[name] = std::move(value);
   if (auto sized = check_sizes(out, task.task); !sized) return fail(std::move(sized.error()));
   return out;
 }

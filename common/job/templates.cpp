@@ -15,8 +15,9 @@ namespace {
 using NameKind = TemplateName::Kind;
 
 constexpr std::string_view kAllTasks = "count";  // the only name without one of the prefixes
-constexpr std::array<std::string_view, 10> kPrefixes{
-    "hosts:", "host:", "ip:", "count:", "port:", "job.", "task.", "work.", "package.", "checkpoint."};
+constexpr std::string_view kVariable = "env:";
+constexpr std::array<std::string_view, 11> kPrefixes{"hosts:", "host:", "ip:",      "count:",      "port:",  "job.",
+                                                     "task.",  "work.", "package.", "checkpoint.", kVariable};
 constexpr std::array<std::pair<std::string_view, NameKind>, 15> kPlainNames{{{kAllTasks, NameKind::count_all},
                                                                              {"job.name", NameKind::job_name},
                                                                              {"job.generation", NameKind::job_generation},
@@ -119,6 +120,7 @@ std::optional<std::string> value_of(const TemplateName& name, const JobSpec& spe
     case NameKind::checkpoint_dir: return spec.checkpoint ? spec.checkpoint->dir : "";
     case NameKind::checkpoint_path: return cluster.restore ? cluster.restore->path : "";
     case NameKind::checkpoint_step: return cluster.restore ? std::to_string(cluster.restore->step) : "";
+    case NameKind::variable: return "";  // that are the renderer's
   }
   return std::nullopt;
 }
@@ -160,6 +162,8 @@ std::optional<TemplateName> parse_template_name(std::string_view name) {
     if (name == plain) return TemplateName{kind, {}, 0};
   for (const auto& [prefix, kind] : kRoleNames)
     if (name.starts_with(prefix) && is_role_name(name.substr(prefix.size()))) return TemplateName{kind, name.substr(prefix.size()), 0};
+  if (name.starts_with(kVariable) && is_variable_name(name.substr(kVariable.size())))
+    return TemplateName{NameKind::variable, name.substr(kVariable.size()), 0};
   const auto of_task = std::ranges::find_if(kTaskNames, [&](const auto& entry) { return name.starts_with(entry.first); });
   if (of_task == kTaskNames.end()) return std::nullopt;
   name.remove_prefix(of_task->first.size());
@@ -176,7 +180,7 @@ bool has_later_template(std::string_view text) {
   const auto pieces = split_templates(text);
   return std::ranges::any_of(pieces, [](const TemplatePiece& piece) {
     const auto name = piece.is_template ? parse_template_name(piece.text) : std::nullopt;
-    return name && (name->kind == NameKind::ip || name->kind == NameKind::count_all);
+    return name && (name->kind == NameKind::ip || name->kind == NameKind::count_all || name->kind == NameKind::variable);
   });
 }
 
@@ -230,8 +234,8 @@ std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const Tas
   }));
 }
 
-TemplateRenderer::TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task)
-    : spec_(spec), cluster_(cluster), task_(task) {}
+TemplateRenderer::TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, const Variables& variables)
+    : spec_(spec), cluster_(cluster), task_(task), variables_(variables) {}
 
 Result<std::string> TemplateRenderer::render(std::string_view text) {
   std::string out;
@@ -242,6 +246,8 @@ Result<std::string> TemplateRenderer::render(std::string_view text) {
       if (known == values_.end()) {
         const auto name = parse_template_name(piece.text);
         auto found = name && is_known(*name, spec_) ? value_of(*name, spec_, cluster_, task_) : std::nullopt;
+        if (found && name->kind == NameKind::variable)
+          if (const auto variable = variables_.find(std::string(name->role)); variable != variables_.end()) found = variable->second;
         if (!found)
           return fail(ErrorCode::invalid, "could not render " + in_quotes(text) + ": unknown template " + braced(piece.text),
                       "write {" + braced(piece.text) + "} for the literal text");
@@ -259,7 +265,8 @@ Result<std::string> TemplateRenderer::render(std::string_view text) {
 }
 
 Result<std::string> render_template(std::string_view text, const JobSpec& spec, const ClusterView& cluster, const TaskView& task) {
-  return TemplateRenderer(spec, cluster, task).render(text);
+  const TemplateRenderer::Variables none;
+  return TemplateRenderer(spec, cluster, task, none).render(text);
 }
 
 }  // namespace dtrain::job

@@ -45,9 +45,10 @@ struct TemplateName {
     checkpoint_dir,
     checkpoint_path,
     checkpoint_step,
+    variable,
   };
   Kind kind{};
-  std::string_view role;    // of hosts, host, ip, count and port
+  std::string_view role;    // of hosts, host, ip, count and port; of variable its name
   std::uint32_t index = 0;  // of host and ip
 };
 std::optional<TemplateName> parse_template_name(std::string_view name);
@@ -56,18 +57,20 @@ std::optional<TemplateName> parse_template_name(std::string_view name);
 // tasks, and a text may hold as many templates. A result longer than limits::kArgumentBytes is refused.
 class TemplateRenderer {
  public:
-  // Keeps references to all three.
-  TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task);
+  using Variables = std::map<std::string, std::string>;
+  // Keeps references to all of them. `variables`: what {env:NAME} stands for, the task's variables without those of its job file.
+  TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, const Variables& variables);
   Result<std::string> render(std::string_view text);
 
  private:
   const JobSpec& spec_;
   const ClusterView& cluster_;
   const TaskView& task_;
+  const Variables& variables_;
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// True if the text holds a template that only programs of version 3 of the ledger render: {ip:R:I}, {count}.
+// True if the text holds a template that only programs of version 3 of the ledger render: {ip:R:I}, {count}, {env:NAME}.
 bool has_later_template(std::string_view text);
 
 // The names that are valid for this job, for suggestions.

@@ -50,6 +50,11 @@ bool is_role_name(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return is_lower(c) || is_decimal_digit(c); });
 }
 
+bool is_variable_name(std::string_view text) {
+  const auto inner = [](char c) { return is_alnum(c) || c == '_' || c == '.' || c == '-'; };
+  return !text.empty() && text.size() <= kVariableNameBytes && !is_decimal_digit(text.front()) && std::ranges::all_of(text, inner);
+}
+
 bool is_label_name(std::string_view text) {
   if (text.empty() || text.size() > kLabelBytes || !is_alnum(text.front()) || !is_alnum(text.back())) return false;
   return std::all_of(text.begin(), text.end(), [](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.' || c == '/'; });

@@ -21,7 +21,6 @@ namespace dtrain::job {
 
 namespace {
 
-constexpr std::size_t kVariableNameBytes = 256;
 constexpr std::size_t kRequiredPaths = 128;  // a host may need some 20 ms to look at each
 constexpr std::size_t kDigestBytes = 64;     // BLAKE2b-256 in hex
 constexpr std::uint32_t kWorkersPerPs = 20;  // beyond, one ps becomes the bottleneck
@@ -118,35 +117,55 @@ class Rules {
 
   void job_fields() {
     if (!rules_of(spec_.framework).built) {
+      const std::string_view lacks = rules_of(spec_.framework).lacks;
       std::vector<std::string> built;
       for (const FrameworkLine& line : kFrameworks)
         if (line.rules->built) built.emplace_back(line.name);
       add("unsupported", "spec.framework",
-          "this version supports " + one_of(built, "and") + ", not " + std::string(to_string(spec_.framework)),
+          "this version supports " + one_of(built, "and") + ", not " + std::string(to_string(spec_.framework)) +
+              (lacks.empty() ? "" : ": it has no " + std::string(lacks)),
           "generic runs any command, with templates for its arguments");
     }
     const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     for (const std::string& digest : {spec_.package_digest, spec_.package_content})
       if (!digest.empty() && (digest.size() != kDigestBytes || !std::all_of(digest.begin(), digest.end(), hex)))
         add("out-of-range", "spec.package", "its digest must be " + std::to_string(kDigestBytes) + " hex digits, not " + in_quotes(digest));
-    check_work_dir();
+    check_work_dir("spec.workDir", spec_.work_dir);
     check_env("spec.env", spec_.env);
-    if (spec_.require_paths.size() > kRequiredPaths)
-      add("limit", "spec.requires.paths", "must be at most " + std::to_string(kRequiredPaths) + " paths",
-          "require the directories above them");
-    for (std::size_t i = 0; i < std::min(spec_.require_paths.size(), kRequiredPaths); ++i)
-      if (!spec_.require_paths[i].starts_with('/'))
-        add("out-of-range", item_path("spec.requires.paths", i), "must be an absolute path, not " + in_quotes(spec_.require_paths[i]));
+    check_options();
+    check_paths("spec.requires.paths", spec_.require_paths);
+    check_paths("spec.requires.directories", spec_.make_dirs);
   }
 
-  void check_work_dir() {
-    const std::string& dir = spec_.work_dir;
-    if (dir.empty()) add("out-of-range", "spec.workDir", "must be a directory, not empty", "leave it out for the package's root");
+  void check_paths(const std::string& path, const std::vector<std::string>& paths) {
+    if (paths.size() > kRequiredPaths)
+      add("limit", path, "must be at most " + std::to_string(kRequiredPaths) + " paths", "require the directories above them");
+    for (std::size_t i = 0; i < std::min(paths.size(), kRequiredPaths); ++i)
+      if (!paths[i].starts_with('/')) add("out-of-range", item_path(path, i), "must be an absolute path, not " + in_quotes(paths[i]));
+  }
+
+  void check_options() {
+    const auto rules = rules_of(spec_.framework).options;
+    std::vector<std::string> known;
+    for (const OptionRule& rule : rules) known.emplace_back(rule.name);
+    for (const auto& [name, value] : spec_.options) {
+      const std::string at = join_path("spec.options", name);
+      const auto rule = std::ranges::find(rules, name, &OptionRule::name);
+      if (rule == rules.end())
+        add("unknown-key", at, "a " + std::string(to_string(spec_.framework)) + " job has no option " + in_quotes(name),
+            known.empty() ? "leave it out" : "its options are " + one_of(known, "and"));
+      else if (!rule->words.empty() && std::ranges::find(rule->words, value) == rule->words.end())
+        add("out-of-range", at, "must be " + one_of({rule->words.begin(), rule->words.end()}) + ", not " + in_quotes(value));
+    }
+  }
+
+  void check_work_dir(const std::string& path, const std::string& dir) {
+    if (dir.empty()) add("out-of-range", path, "must be a directory, not empty", "leave it out for the package's root");
     if (dir.starts_with('/')) return;
     for (std::string_view rest = dir; !rest.empty();) {
       const std::size_t slash = rest.find('/');
       if (rest.substr(0, slash) == "..")
-        return add("out-of-range", "spec.workDir", "must stay inside the package, not " + in_quotes(dir), "or give an absolute path");
+        return add("out-of-range", path, "must stay inside the package, not " + in_quotes(dir), "or give an absolute path");
       rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
     }
   }
@@ -237,6 +256,7 @@ class Rules {
           "must be from 1 to replicas (" + std::to_string(role.replicas) + "), not " + std::to_string(role.min_replicas));
     check_command(join_path(path, "command"), role.command);
     check_env(join_path(path, "env"), role.env);
+    if (!role.work_dir.empty()) check_work_dir(join_path(path, "workDir"), role.work_dir);
     check_resources(join_path(path, "resources"), role.resources);
     check_labels(join_path(path, "nodeSelector"), role.node_selector);
     if (!is_label_name(role.anti_affinity))

@@ -54,8 +54,11 @@ Extent extent_of(const YamlNode& node) {
 
 class Builder final : public YAML::EventHandler {
  public:
+  explicit Builder(bool several) : several_(several) {}
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (root_) refuse("syntax", line_of(mark), "a second document starts here: a job file holds one job", "split the file");
+    if (!several_ && !roots_.empty())
+      refuse("syntax", line_of(mark), "a second document starts here: a job file holds one job", "split the file");
+    anchored_.clear();
   }
   void OnDocumentEnd() override {}
 
@@ -89,7 +92,7 @@ class Builder final : public YAML::EventHandler {
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
 
-  std::optional<YamlNode>& root() { return root_; }
+  std::vector<YamlNode>& roots() { return roots_; }
 
  private:
   struct Open {
@@ -158,7 +161,7 @@ class Builder final : public YAML::EventHandler {
   }
   void attach(YamlNode node) {
     if (open_.empty()) {
-      root_ = std::move(node);
+      roots_.push_back(std::move(node));
       return;
     }
     Open& parent = open_.back();
@@ -173,7 +176,8 @@ class Builder final : public YAML::EventHandler {
 
   std::vector<Open> open_;
   std::map<YAML::anchor_t, YamlNode> anchored_;
-  std::optional<YamlNode> root_;
+  std::vector<YamlNode> roots_;
+  bool several_;
   std::size_t nodes_ = 0, bytes_ = 0;
 };
 
@@ -281,17 +285,18 @@ const YamlNode* YamlNode::find(std::string_view key) const {
   return nullptr;
 }
 
-tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
+namespace {
+
+tl::expected<std::vector<YamlNode>, YamlError> read_documents(std::string_view text, bool several) {
   if (auto error = check_bytes(text)) return tl::unexpected(std::move(*error));
   if (auto error = check_brackets(text)) return tl::unexpected(std::move(*error));
   try {
     std::istringstream stream{join_surrogates(text)};
     YAML::Parser parser(stream);
-    Builder builder;
+    Builder builder(several);
     while (parser.HandleNextDocument(builder)) {
     }
-    if (!builder.root()) return tl::unexpected(YamlError{"syntax", 0, "the file is empty: it holds no job", ""});
-    return std::move(*builder.root());
+    return std::move(builder.roots());
   } catch (Refused& refused) {
     return tl::unexpected(std::move(refused.error));
   } catch (const YAML::Exception& e) {
@@ -300,6 +305,25 @@ tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
   } catch (const std::exception& e) {
     return tl::unexpected(YamlError{"syntax", 0, std::string("this is not YAML: ") + e.what(), ""});
   }
+}
+
+YamlError empty_file() { return {"syntax", 0, "the file is empty: it holds no job", ""}; }
+
+}  // namespace
+
+tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text) {
+  auto documents = read_documents(text, false);
+  if (!documents) return tl::unexpected(std::move(documents.error()));
+  if (documents->empty()) return tl::unexpected(empty_file());
+  return std::move(documents->front());
+}
+
+tl::expected<std::vector<YamlNode>, YamlError> parse_yaml_documents(std::string_view text) {
+  auto documents = read_documents(text, true);
+  if (!documents) return documents;
+  std::erase_if(*documents, [](const YamlNode& node) { return node.kind == Kind::null; });
+  if (documents->empty()) return tl::unexpected(empty_file());
+  return documents;
 }
 
 }  // namespace dtrain::job

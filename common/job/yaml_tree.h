@@ -46,4 +46,7 @@ inline constexpr std::size_t kExpandedBytes = 4 << 20;  // of scalars and keys i
 // that are no text.
 tl::expected<YamlNode, YamlError> parse_yaml(std::string_view text);
 
+// The same for any number of documents, of which the limits hold together. Empty ones are left out.
+tl::expected<std::vector<YamlNode>, YamlError> parse_yaml_documents(std::string_view text);
+
 }  // namespace dtrain::job

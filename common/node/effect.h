@@ -136,18 +136,20 @@ struct SendRelay {
 
 // ---- tasks
 //
-// Prepares the host: checks that the user and the required paths exist, makes the job's working copy (extracted from the
-// package once per job) and the start directory, and tests the port by binding it. -> Staged (with the start directory)
+// Prepares the host: checks that the user and the required paths exist, makes the directories that the job names, makes the job's working
+// copy (extracted from the package once per job) and the start directory, and tests the port by binding it. -> Staged (with the start
+// directory)
 struct Stage {
   AssignmentId id;
   std::string job_name;
   task::User user;
   std::string package_digest;  // "": none, the working copy is an empty directory
-  std::string work_dir;        // JobSpec::work_dir
+  std::string work_dir;        // job::work_dir_of()
   std::vector<std::string> require_paths;
   std::string address;
   std::uint16_t port = 0;
   bool fresh = true;  // false: the job's copy exists from an earlier generation and is kept as it is
+  std::vector<std::string> make_dirs = {};
 };
 struct LaunchShim {
   task::ShimSpec spec;

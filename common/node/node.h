@@ -13,6 +13,7 @@
 #include "common/cluster/versions.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
+#include "common/wire/manifest_settings.h"
 
 namespace dtrain::cluster {
 class Ledger;
@@ -29,6 +30,7 @@ struct NodeOptions {
   std::uint32_t agent_uid = 0;  // not 0: the agent can run jobs only as this user
   std::uint16_t task_port_first = 20000, task_port_last = 29999;
   std::map<std::string, std::string> pass_env;  // tasks.passEnv, read by the agent
+  wire::ManifestSettings manifests;             // volumes, priorityClasses, tasks.imageFallback
   std::string prolog, epilog;                   // tasks.prolog, tasks.epilog: absolute paths; "": none
   Duration down_grace = 15s;                    // timing.downGrace: agent gone, host up
   Duration lease = 10s;                         // timing.lease

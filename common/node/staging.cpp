@@ -58,10 +58,10 @@ void Staging::start(const std::map<std::string, std::string>& records) {
 
 void Staging::stage(const task::TaskOrder& o) {
   const job::JobSpec& spec = o.context->spec;
-  places_[o.id] = {
-      {{o.id, spec.name, o.context->user, spec.package_digest, spec.work_dir, spec.require_paths, o.address.host, o.address.port, true},
-       o.gpus},
-      0};
+  places_[o.id] = {{{o.id, spec.name, o.context->user, spec.package_digest, job::work_dir_of(spec, o.id.task.role), spec.require_paths,
+                     o.address.host, o.address.port, true, spec.make_dirs},
+                    o.gpus},
+                   0};
   go_on(o.id);
 }
 

@@ -108,6 +108,7 @@ constexpr Verb kVerbs[] = {
     {Type::query_status, serve_by_job<&ViewRequests::status, kOneJob>},
     {Type::query_nodes, serve<&ViewRequests::nodes>},
     {Type::query_version, serve<&ViewRequests::version>},
+    {Type::query_manifests, serve<&ViewRequests::manifests>},
     {Type::query_checkpoints, serve<&CheckpointQueries::checkpoints>, {current_copy, "show checkpoints", to_coordinator}},
     {Type::query_doctor, serve<&Checkups::begin>, kOtherHosts},
     // ---- streams
@@ -132,9 +133,10 @@ constexpr Verb kVerbs[] = {
 // ---------------------------------------------------------------- each type is one of these
 
 constexpr Type kReplies[] = {
-    Type::error,  Type::ok,         Type::submitted,  Type::jobs,   Type::tasks,     Type::description,       Type::nodes,
-    Type::status, Type::events,     Type::task_specs, Type::update, Type::log_chunk, Type::exec_output,       Type::checkpoints,
-    Type::blob,   Type::blob_chunk, Type::version,    Type::doctor, Type::recovery,  Type::checkpoint_answer, Type::checkpoint_files,
+    Type::error,     Type::ok,         Type::submitted,  Type::jobs,   Type::tasks,     Type::description,       Type::nodes,
+    Type::status,    Type::events,     Type::task_specs, Type::update, Type::log_chunk, Type::exec_output,       Type::checkpoints,
+    Type::blob,      Type::blob_chunk, Type::version,    Type::doctor, Type::recovery,  Type::checkpoint_answer, Type::checkpoint_files,
+    Type::manifests,
 };
 constexpr Type kOfTheAgent[] = {Type::has_blob, Type::exec_input};  // which answers its clients itself
 

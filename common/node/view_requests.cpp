@@ -83,4 +83,6 @@ void ViewRequests::nodes(const Request& e, const wire::NodeName& q) {
 
 void ViewRequests::version(const Request& e) { reply(c_, e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name}); }
 
+void ViewRequests::manifests(const Request& e) { reply(c_, e, MessageType::manifests, c_.options.manifests); }
+
 }  // namespace dtrain::node

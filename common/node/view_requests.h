@@ -20,6 +20,7 @@ class ViewRequests {
   void task_specs(const Request& e, const wire::TaskSpecsRequest& q, const Caller& caller);
   void nodes(const Request& e, const wire::NodeName& q);
   void version(const Request& e);
+  void manifests(const Request& e);
 
  private:
   bool stale() const;

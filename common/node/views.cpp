@@ -322,7 +322,7 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
                      address_text(t.place.address),
                      std::move(rendered->argv),
                      std::move(rendered->env),
-                     job.spec.work_dir,
+                     job::work_dir_of(job.spec, id.role),
                      {}});
     for (const std::string& argument : views.back().argv) bytes += argument.size();
     for (const auto& [name, value] : views.back().env) bytes += name.size() + value.size();

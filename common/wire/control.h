@@ -15,6 +15,7 @@
 #include "common/base/limits.h"
 #include "common/wire/codec.h"
 #include "common/wire/doctor.h"
+#include "common/wire/manifest_settings.h"
 #include "common/wire/view.h"
 
 namespace dtrain::wire {
@@ -79,8 +80,10 @@ enum class MessageType : unsigned char {
   // ---- from clients, and between agents
   query_doctor,     // Empty              -> doctor
   doctor,           // DoctorReply (a reply)
+  query_manifests,  // Empty              -> manifests
+  manifests,        // ManifestSettings (a reply)
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::doctor; }
+constexpr MessageType enum_last(MessageType) { return MessageType::manifests; }
 
 struct Message {
   std::uint32_t format = kControlFormat;

@@ -1,5 +1,5 @@
-// A job file of any bytes: answered without a crash and within the limits; what is accepted must hold its own
-// rules, be read back from its own YAML as the same spec, and render for every task.
+// A job file, or a manifest of another system, of any bytes: answered without a crash and within the limits; what is accepted must hold its
+// own rules, be read back from its own YAML as the same spec, and render for every task.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/job_file.h"
 #include "common/job/job_yaml.h"
 #include "common/job/manifest.h"
 #include "common/job/text.h"
@@ -48,10 +49,33 @@ void render_some(const job::JobSpec& spec) {
   }
 }
 
+// As dtrainctl reads it: also manifests of other systems, and several documents.
+void read_as_file(std::string_view text) {
+  wire::ManifestSettings settings;
+  settings.volumes = {{"claim", "/claim"}};
+  settings.image_fallback = true;
+  (void)job::needs_settings(text);
+  const job::JobFile file = job::read_job_file(text, options_of(text), settings);
+  for (const auto& error : file.errors) {
+    CHECK(!error.message.empty());
+    CHECK(job::is_utf8(error.text()));
+  }
+  if (!file.errors.empty()) return;
+  const job::JobFile back = job::read_job_file(job::to_job_file(file), {}, {});
+  CHECK(back.errors.empty());
+  CHECK(back.jobs.size() == file.jobs.size());
+  for (std::size_t i = 0; i < file.jobs.size(); ++i) {
+    CHECK(job::validate(file.jobs[i].spec).empty());
+    CHECK(wire::encode(back.jobs[i].spec) == wire::encode(file.jobs[i].spec));
+    render_some(file.jobs[i].spec);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  read_as_file(text);
   const job::ParsedJob parsed = job::parse_manifest(text, options_of(text));
   for (const auto& error : parsed.errors) {
     CHECK(!error.message.empty());

@@ -168,6 +168,7 @@ TEST_F(LedgerHosts, TheWordThatAHostIsGoneEndsWhatWasOnIt) {
 
 // World cluster, three hosts, seed 2217: to be scaled down to one worker, which alone is no collective job, while another one may run yet.
 TEST_F(LedgerHosts, WhatIsToBeScaledDownIsLostByTheCareOfWhatRuns) {
+  ASSERT_TRUE(apply(CommandType::raise_version, RaiseVersion{since_version(job::Framework::jax)}).status);
   job::JobSpec spec = generic_job(3);
   spec.framework = job::Framework::jax;
   const JobId id = submit(spec);

@@ -51,6 +51,25 @@ TEST(Placement, GpusOfOneNumaNodeForOneTask) {
   EXPECT_EQ((*six)[0].gpus, (Gpus{1, 2, 4, 5, 6, 7})) << "two nodes where one does not suffice";
 }
 
+// What XGBoost's operator tells of workers is one port for all of them.
+TEST(Placement, WorkersOfOneTrackerGetOnePortWhereTheyShareNoHost) {
+  job::JobSpec s = generic_job(2);
+  s.framework = job::Framework::xgboost;
+  s.roles["master"] = s.roles["worker"];
+  s.roles["master"].replicas = 1;
+  s.roles["worker"].anti_affinity = "host";
+  const std::vector<TaskId> tasks{{"master", 0}, {"worker", 0}, {"worker", 1}};
+  const auto apart = place(s, tasks, {host("h1", 8), host("h2", 8)});
+  ASSERT_TRUE(apart);
+  EXPECT_EQ((*apart)[1].address.port, (*apart)[2].address.port);
+  std::set<std::pair<NodeId, std::uint16_t>> places;
+  for (const TaskPlacement& p : *apart) EXPECT_TRUE(places.emplace(p.node, p.address.port).second) << "and none twice on a host";
+  s.roles["worker"].anti_affinity = "none";
+  const auto together = place(s, tasks, {host("h1", 8)});
+  ASSERT_TRUE(together);
+  EXPECT_NE((*together)[1].address.port, (*together)[2].address.port);
+}
+
 TEST(Placement, SelectorsAntiAffinityAndHostsWithoutGpusForPs) {
   job::JobSpec s = generic_job(2);
   s.roles["worker"].anti_affinity = "host";

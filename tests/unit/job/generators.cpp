@@ -51,6 +51,7 @@ RoleSpec any_role(Framework framework, const std::string& name, const std::vecto
   for (std::uint64_t i = below(3); i > 0; --i) role.command.push_back(escape_templates(*awkward_text()));
   if (coin()) role.command.push_back("--all={hosts:worker}{{hosts:ps}}{task.rank}");
   role.env = any_env({"A", "NULL", "on", "a b", "a.b", "x[1]", "\"q", "- d", "#", "~"});
+  if (coin()) role.work_dir = "/w" + *awkward_text();
   role.resources.cpu_millis = below(3) * 500 + below(3);
   role.resources.memory_bytes = below(1ull << (below(62) + 1));
   role.resources.gpus = static_cast<std::uint32_t>(below(9));
@@ -122,9 +123,12 @@ rc::Gen<JobSpec> valid_spec() {
     (coin() ? spec.name : spec.generate_name) = "job-" + std::to_string(below(1000));
     spec.labels = any_labels();
     spec.framework = coin() ? Framework::tensorflow : coin() ? Framework::pytorch : Framework::generic;
+    for (const OptionRule& option : rules_of(spec.framework).options)
+      if (coin()) spec.options[std::string(option.name)] = option.words.empty() ? *awkward_text() : std::string(option.words.front());
     spec.work_dir = "d" + *awkward_text();
     spec.env = any_env({"A", "TF_CONFIG", "\n", "caf\xc3\xa9"});
     if (coin()) spec.require_paths = {"/" + *awkward_text(), "/data"};
+    if (coin()) spec.make_dirs = {"/scratch", "/" + *awkward_text()};
     std::vector<std::string> earlier;
     for (const char* name : {"ps", "chief", "worker", "evaluator", "null", "other"}) {
       if (std::string(name) != "worker" && coin()) continue;

@@ -91,12 +91,12 @@ TEST(JobSpec, Counts) {
 
 TEST(JobSpec, FrameworksOfRanksAreCollective) {
   JobSpec spec = spec_of({{"worker", 2}}, "generic");
-  for (const Framework f :
-       {Framework::pytorch, Framework::mpi, Framework::horovod, Framework::xgboost, Framework::paddle, Framework::jax}) {
+  for (const Framework f : {Framework::pytorch, Framework::mpi, Framework::horovod, Framework::xgboost, Framework::paddle, Framework::jax,
+                            Framework::mxnet, Framework::lightgbm}) {
     spec.framework = f;
     EXPECT_TRUE(is_collective(spec)) << to_string(f);
   }
-  spec.framework = Framework::mxnet;
+  spec.framework = Framework::generic;
   EXPECT_FALSE(is_collective(spec));
 }
 

@@ -88,8 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{"UnknownKey", spec("enviroment: x"), "unknown-key", "spec.enviroment", "did you mean `environment`?"},
         Case{"Framework", job_text(kWorker, "", "tensorflo"), "out-of-range", "spec.framework", "did you mean `tensorflow`?"},
-        Case{"LaterFramework", job_text(kWorker, "", "jax"), "unsupported", "spec.framework",
-             "supports tensorflow, pytorch and generic, not jax"},
+        Case{"LaterFramework", job_text(kWorker, "", "horovod"), "unsupported", "spec.framework", "and lightgbm, not horovod"},
         Case{"Environment", spec("environment: ./venv.tar.gz"), "unsupported", "spec.environment", "this version does not"},
         Case{"Image", spec("image: python"), "unsupported", "spec.image", "this version does not"},
         Case{"PackageEmpty", spec("package: \"\""), "out-of-range", "spec.package", "not empty"},

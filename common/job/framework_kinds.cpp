@@ -1,0 +1,175 @@
+// The table of manifests' kinds, and what each has besides its replica specs. Sources: api/v1/paddlejob_types.go of paddle-operator;
+// pkg/apis/kubeflow.org/v1/*_types.go and
+// *_defaults.go of Kubeflow's training operator, release 1.9; of MXJob release 1.5. docs/manifests.md has the same table for users.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "common/base/limits.h"
+#include "common/job/kube_job.h"
+#include "common/job/names.h"
+#include "common/job/text.h"
+
+namespace dtrain::job {
+
+namespace {
+
+using enum RestartPolicy;
+
+constexpr std::array kTfRoles{KindRole{"Chief", "chief"}, KindRole{"Master", "master"}, KindRole{"PS", "ps"}, KindRole{"Worker", "worker"},
+                              KindRole{"Evaluator", "evaluator"}};
+constexpr std::array kTorchRoles{KindRole{"Master", "master", on_failure}, KindRole{"Worker", "worker", on_failure}};
+constexpr std::array kBoostRoles{KindRole{"Master", "master"}, KindRole{"Worker", "worker"}};
+constexpr std::array kJaxJobRoles{KindRole{"Worker", "worker"}};
+constexpr std::array kMxRoles{KindRole{"Scheduler", "scheduler"}, KindRole{"Server", "server"}, KindRole{"Worker", "worker"}};
+constexpr std::array kMpiJobRoles{KindRole{"Launcher", "launcher"}, KindRole{"Worker", "worker", never, true}};
+
+constexpr std::array kPaddleOperatorRoles{KindRole{"ps", "ps"}, KindRole{"worker", "worker"}};
+
+void read_success_policy(KubeFields& spec, KubeJob& job) {
+  const auto word = spec.text("successPolicy");
+  if (!word || word->empty() || *word == "Default") return;
+  if (const auto policy = from_word<SuccessPolicy>(*word)) job.spec.policy.success_policy = *policy;
+  else
+    job.notes.refuse("out-of-range", spec.path("successPolicy"), "must be Default or AllWorkers, not " + in_quotes(*word),
+                     "choose one of them");
+}
+
+void read_tf(KubeFields& spec, KubeJob& job) {
+  read_success_policy(spec, job);
+  job.spec.policy.enable_dynamic_worker = spec.flag("enableDynamicWorker").value_or(false);
+}
+
+// What the operator passes on to torchrun: any of its options is a variable PET_<OPTION>.
+void read_rendezvous(KubeFields& elastic, std::map<std::string, std::string>& env) {
+  const auto host = elastic.text("rdzvHost"), port = elastic.text("rdzvPort");
+  if (host) env["PET_RDZV_ENDPOINT"] = *host + (port ? ":" + *port : "");
+  for (const auto& [key, name] :
+       {std::pair("rdzvBackend", "PET_RDZV_BACKEND"), std::pair("rdzvId", "PET_RDZV_ID"), std::pair("maxRestarts", "PET_MAX_RESTARTS")})
+    if (const auto value = elastic.text(key)) env[name] = *value;
+  if (elastic.flag("standalone").value_or(false)) env["PET_STANDALONE"] = "";
+  std::string conf;
+  const auto settings = elastic.list("rdzvConf");
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    KubeFields setting(settings[i], item_path(elastic.path("rdzvConf"), i), elastic.notes());
+    const auto key = setting.text("key"), value = setting.text("value");
+    conf += (conf.empty() ? "" : ",") + key.value_or("") + "=" + value.value_or("");
+    setting.rest();
+  }
+  if (!conf.empty()) env["PET_RDZV_CONF"] = conf;
+}
+
+void set_ranks(const std::string& text, const std::string& path, KubeJob& job) {
+  if (text == "auto" || text == "gpu" || text == "cpu") {
+    // torchrun counts on the host itself; it is told the word.
+    for (auto& entry : job.spec.roles)
+      if (text != "auto") entry.second.env["PET_NPROC_PER_NODE"] = text;
+    return;
+  }
+  const bool number = !text.empty() && text.size() <= 3 && text.find_first_not_of("0123456789") == std::string::npos;
+  const std::uint32_t ranks = number ? static_cast<std::uint32_t>(std::stoul(text)) : 0;
+  if (ranks < 1 || ranks > limits::kRanksPerTask)
+    return job.notes.refuse(
+        "out-of-range", path,
+        "must be auto, gpu, cpu or a number from 1 to " + std::to_string(limits::kRanksPerTask) + ", not " + in_quotes(text),
+        "give the number of processes of each replica");
+  for (auto& entry : job.spec.roles) entry.second.nproc_per_node = ranks;
+}
+
+void read_elastic(KubeFields elastic, KubeJob& job) {
+  constexpr std::int64_t kMost = limits::kTasksPerJob;
+  const auto worker = job.spec.roles.find("worker");
+  const auto least = elastic.number("minReplicas", 1, kMost), most = elastic.number("maxReplicas", 1, kMost);
+  if (worker == job.spec.roles.end()) return elastic.rest();
+  RoleSpec& role = worker->second;
+  if (least && *least <= role.replicas) role.min_replicas = static_cast<std::uint32_t>(*least);
+  else if (least)
+    job.notes.refuse("conflict", elastic.path("minReplicas"),
+                     "is " + std::to_string(*least) + ", more than the " + std::to_string(role.replicas) + " replicas of Worker",
+                     "lower it, or raise replicas");
+  if (most && *most < role.replicas)
+    job.notes.refuse("conflict", elastic.path("maxReplicas"),
+                     "is " + std::to_string(*most) + ", fewer than the " + std::to_string(role.replicas) + " replicas of Worker",
+                     "raise it, or lower replicas");
+  if (least || most)
+    role.env["PET_NNODES"] = std::to_string(least.value_or(role.replicas)) + ":" + std::to_string(most.value_or(role.replicas));
+  if (const auto ranks = elastic.text("nProcPerNode")) set_ranks(*ranks, elastic.path("nProcPerNode"), job);
+  read_rendezvous(elastic, role.env);
+  elastic.rest();
+}
+
+void read_torch(KubeFields& spec, KubeJob& job) {
+  job.spec.options["rankStarter"] = "command";
+  if (const auto ranks = spec.text("nprocPerNode")) set_ranks(*ranks, spec.path("nprocPerNode"), job);
+  if (spec.take("elasticPolicy") != nullptr) read_elastic(spec.map("elasticPolicy"), job);
+}
+
+void read_mx(KubeFields& spec, KubeJob& job) {
+  read_success_policy(spec, job);
+  if (const auto mode = spec.text("jobMode"); mode && *mode != "MXTrain" && !mode->empty())
+    job.notes.refuse("unsupported", spec.path("jobMode"), "this version reads MXTrain only, not " + in_quotes(*mode),
+                     "run the tuner by a generic job");
+}
+
+void read_mx_role(KubeFields& replica, const std::string& role, KubeJob& job) {
+  if (const auto label = replica.text("label")) job.spec.options[role + "Label"] = *label;
+  KubeNotes nowhere = job.notes;
+  KubeFields annotations = KubeFields(replica.take("template"), "", nowhere).map("metadata").map("annotations");
+  if (const auto label = annotations.text("tuner-server-key")) job.spec.options[role + "Label"] = *label;
+}
+
+void read_mpi(KubeFields& spec, KubeJob& job) {
+  const auto worker = job.spec.roles.find("worker");
+  const auto slots = spec.number("slotsPerWorker", 1, limits::kRanksPerTask);
+  if (worker != job.spec.roles.end()) worker->second.nproc_per_node = static_cast<std::uint32_t>(slots.value_or(1));
+  if (const auto implementation = spec.text("mpiImplementation")) job.spec.options["implementation"] = *implementation;
+  if (spec.flag("runLauncherAsWorker").value_or(false)) job.spec.options["launcherAsWorker"] = "true";
+  spec.skip({"launcherCreationPolicy", "sshAuthMountPath"});  // the launcher starts after the workers, and there are no keys
+}
+
+// paddle-operator: its words for cleanPodPolicy are other ones.
+void read_paddle_operator(KubeFields& spec, KubeJob& job) {
+  job.own_clean_pod_policy = true;
+  const std::string word = spec.text("cleanPodPolicy").value_or("");
+  if (word == "Always") job.spec.policy.clean_pod_policy = CleanPodPolicy::all;
+  else if (word == "OnCompletion" || word == "OnFailure")
+    job.notes.ignore(spec.path("cleanPodPolicy"), "tasks are ended or left after any end of the job, not after some: they are left");
+  else if (!word.empty() && word != "Never")
+    job.notes.refuse("out-of-range", spec.path("cleanPodPolicy"),
+                     "must be Always, Never, OnFailure or OnCompletion, not " + in_quotes(word), "choose one of them");
+  spec.skip({"intranet"});  // tasks are given addresses, however pods would find each other
+}
+
+constexpr std::array kKinds{
+    ManifestKind{"TFJob", "tfReplicaSpecs", "tensorflow", Framework::tensorflow, kTfRoles, read_tf},
+    ManifestKind{"PyTorchJob", "pytorchReplicaSpecs", "pytorch", Framework::pytorch, kTorchRoles, read_torch},
+    ManifestKind{"XGBoostJob", "xgbReplicaSpecs", "xgboost", Framework::xgboost, kBoostRoles},
+    ManifestKind{"PaddleJob", "paddleReplicaSpecs", "paddle", Framework::paddle, kTorchRoles},
+    ManifestKind{"JAXJob", "jaxReplicaSpecs", "jax", Framework::jax, kJaxJobRoles},
+    ManifestKind{"MXJob", "mxReplicaSpecs", "mxnet", Framework::mxnet, kMxRoles, read_mx, read_mx_role},
+    ManifestKind{"MPIJob", "mpiReplicaSpecs", "mpi", Framework::mpi, kMpiJobRoles, read_mpi},
+    ManifestKind{.kind = "PaddleJob",
+                 .replica_specs = "",
+                 .container = "paddle",
+                 .framework = Framework::paddle,
+                 .roles = kPaddleOperatorRoles,
+                 .own = read_paddle_operator,
+                 .group = "batch.paddlepaddle.org"},
+};
+
+}  // namespace
+
+std::span<const ManifestKind> manifest_kinds() { return kKinds; }
+
+const ManifestKind* manifest_kind(std::string_view kind, std::string_view group) {
+  const std::string_view name = kind == "TfJob" ? "TFJob" : kind;
+  const ManifestKind* usual = nullptr;
+  for (const ManifestKind& known : kKinds) {
+    if (known.kind != name) continue;
+    if (!known.group.empty() && known.group == group) return &known;
+    if (known.group.empty()) usual = &known;
+  }
+  return usual;
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,9 @@
+// LightGBM: every machine has the list of all machines. The variables are those that scripts for Kubeflow's XGBoostJob read, from which
+// they make `machines` or a machine list file.
+#include "common/job/framework_roles.h"
+
+namespace dtrain::job {
+
+const FrameworkRules kLightgbm{.roles = kMasterAndWorkers, .collective = Collective::always, .environment = add_tracker};
+
+}  // namespace dtrain::job

@@ -1,0 +1,95 @@
+// MPI: a launcher runs mpirun, whose processes run beside the workers; so the names of hosts are those of tasks. Jobs are refused yet:
+// in place of ssh mpirun needs a launch agent that starts its processes in other tasks of the job, and tasks have no way to an agent
+// (docs/security.md). What the launcher is told, who decides and what a death does is decided here. Names of variables:
+// pkg/controller/mpi_job_controller.go of mpi-operator, v2beta1.
+#include "common/job/framework_roles.h"
+
+namespace dtrain::job {
+
+namespace {
+
+constexpr std::string_view kLauncher = "launcher", kMpiWorker = "worker";
+constexpr std::string_view kImplementation = "implementation", kLauncherWorks = "launcherAsWorker";
+constexpr std::string_view kOpenMpi = "OpenMPI", kIntel = "Intel", kMpich = "MPICH";
+constexpr std::array kImplementations{kOpenMpi, kIntel, kMpich};
+constexpr std::array<std::string_view, 2> kFlags{"true", "false"};
+constexpr std::array kMpiOptions{OptionRule{kImplementation, kImplementations}, OptionRule{kLauncherWorks, kFlags}};
+constexpr const char* kAgent = "dtrain-rsh";
+
+constexpr std::array kMpiRoles{
+    RoleRules{.name = kLauncher, .most = 1, .leads = true, .stateful = true, .rank = true, .start = 1, .order = 0},
+    RoleRules{.name = kMpiWorker, .ends = false, .rank = true, .start = 0, .order = 1},
+};
+
+// Written beside what the launcher starts with, anew for each start; no file that is there is written through.
+constexpr const char* kWriteHostfile =
+    "f=\"$PWD/$DTRAIN_HOSTFILE\"; "
+    "for v in OMPI_MCA_orte_default_hostfile I_MPI_HYDRA_HOST_FILE HYDRA_HOST_FILE; do eval \"test -z \\\"\\${$v+x}\\\" || $v=\\$f\"; "
+    "done; "
+    "rm -f -- \"$f\" && (set -C; printf '%s' \"$DTRAIN_HOSTS\" >\"$f\") && exec \"$@\"";
+
+std::string hosts_of(const JobSpec& spec, const ClusterView& cluster) {
+  const std::string_view implementation = option_of(spec, kImplementation);
+  const std::string separator = implementation == kIntel || implementation == kMpich ? ":" : " slots=";
+  std::string out;
+  for (const auto& entry : cluster.tasks) {
+    const TaskId& task = entry.first;
+    if (task.role == kMpiWorker || (task.role == kLauncher && option_of(spec, kLauncherWorks) == "true"))
+      out += task.text() + separator + std::to_string(ranks_of_task(spec, {std::string(kMpiWorker), 0})) + "\n";
+  }
+  return out;
+}
+
+void add_mpi(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env) {
+  if (task.role != kLauncher || !cluster.tasks.contains(task)) return;
+  const std::string file = ".dtrain-hosts-" + cluster.job_name;
+  env["DTRAIN_HOSTS"] = hosts_of(spec, cluster);
+  env["DTRAIN_HOSTFILE"] = file;
+  const std::string_view implementation = option_of(spec, kImplementation);
+  if (implementation == kIntel) {
+    env["I_MPI_HYDRA_HOST_FILE"] = file;
+    env["I_MPI_HYDRA_BOOTSTRAP"] = "ssh";
+    env["I_MPI_HYDRA_BOOTSTRAP_EXEC"] = kAgent;
+  } else if (implementation == kMpich) {
+    env["HYDRA_HOST_FILE"] = file;
+    env["HYDRA_LAUNCHER"] = "ssh";
+    env["HYDRA_LAUNCHER_EXEC"] = kAgent;
+  } else {
+    env["OMPI_MCA_orte_default_hostfile"] = file;
+    env["OMPI_MCA_orte_keep_fqdn_hostnames"] = "true";
+    env["OMPI_MCA_plm_rsh_agent"] = kAgent;
+    env["OMPI_MCA_plm_rsh_no_tree_spawn"] = "true";        // daemons are started by the launcher alone
+    env["OMPI_MCA_orte_leave_session_attached"] = "true";  // and end with it
+  }
+}
+
+void write_hosts_first(const JobSpec&, const TaskId& task, std::vector<std::string>& argv) {
+  if (task.role != kLauncher) return;
+  std::vector<std::string> words{"sh", "-c", kWriteHostfile, "sh"};
+  words.insert(words.end(), argv.begin(), argv.end());
+  argv = std::move(words);
+}
+
+void check_mpi(const JobSpec& spec, std::vector<FileError>& errors) {
+  for (const std::string_view role : {kLauncher, kMpiWorker})
+    if (!has_role(spec, role))
+      errors.push_back({"missing", "", 0, "spec.roles", "an mpi job needs a " + std::string(role), "its roles are launcher and worker"});
+  for (const auto& entry : spec.roles)
+    if (entry.first != kLauncher && entry.first != kMpiWorker)
+      errors.push_back(
+          {"conflict", "", 0, "spec.roles." + entry.first, "an mpi job has no such role", "its roles are launcher and worker"});
+}
+
+}  // namespace
+
+const FrameworkRules kMpi{.built = false,
+                          .lacks = "launch agent yet, by which mpirun starts its processes beside the workers",
+                          .roles = kMpiRoles,
+                          .options = kMpiOptions,
+                          .collective = Collective::always,
+                          .environment = add_mpi,
+                          .command = write_hosts_first,
+                          .ranks_in_tasks = true,
+                          .check = check_mpi};
+
+}  // namespace dtrain::job

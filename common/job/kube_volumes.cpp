@@ -1,0 +1,128 @@
+// Volumes of a manifest as directories of the hosts. A task has the file system of its host, so that a mount is honoured where the
+// directory lies at the place of the mount; elsewhere its user is told what the hosts have to provide.
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "common/job/kube_job.h"
+#include "common/job/text.h"
+
+namespace dtrain::job {
+
+namespace {
+
+constexpr std::string_view kSharedMemory = "/dev/shm";
+
+struct HostDirectory {
+  std::string path;   // "": at the place of each of its mounts
+  bool make = false;  // it may have to be made
+};
+
+std::string trimmed(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+std::optional<HostDirectory> mapped(const std::string& what, const std::string& name, bool optional, const std::string& path,
+                                    KubeJob& job) {
+  const auto found = job.settings.volumes.find(name);
+  if (found != job.settings.volumes.end()) return HostDirectory{trimmed(found->second), false};
+  if (optional) job.notes.ignore(path, what + " " + name + " maps to no directory: the mount is left out, which `optional` allows");
+  else
+    job.notes.refuse("missing", path, what + " " + name + " maps to no directory: volumes in dtraind.yaml has no entry for it",
+                     "add there: volumes: {" + name + ": /the/directory/on/the/hosts}");
+  return std::nullopt;
+}
+
+std::optional<HostDirectory> read_host_path(KubeFields source, KubeNotes& notes) {
+  const std::string path = source.text("path").value_or("");
+  const std::string type = source.text("type").value_or("");
+  source.rest();
+  if (path.starts_with('/')) return HostDirectory{trimmed(path), type == "DirectoryOrCreate"};
+  notes.refuse("out-of-range", source.path("path"), "must be an absolute path, not " + in_quotes(path), "give a directory of the hosts");
+  return std::nullopt;
+}
+
+// The kinds that name an object of Kubernetes: the field, the key of its name, what it is called.
+struct NamedKind {
+  const char *field, *name, *word;
+};
+constexpr NamedKind kNamed[] = {
+    {"persistentVolumeClaim", "claimName", "claim"}, {"secret", "secretName", "secret"}, {"configMap", "name", "configMap"}};
+
+std::optional<HostDirectory> read_volume(KubeFields volume, KubeJob& job) {
+  volume.skip({"name"});
+  if (volume.take("hostPath") != nullptr) return read_host_path(volume.map("hostPath"), job.notes);
+  if (volume.take("emptyDir") != nullptr) {
+    KubeFields source = volume.map("emptyDir");
+    source.skip({"medium"});
+    source.rest();
+    return HostDirectory{"", true};
+  }
+  for (const NamedKind& kind : kNamed) {
+    if (volume.take(kind.field) == nullptr) continue;
+    KubeFields source = volume.map(kind.field);
+    const std::string name = source.text(kind.name).value_or("");
+    const bool optional = source.flag("optional").value_or(false);
+    source.skip({"defaultMode"});  // the rights are those of the directory
+    source.rest();
+    return mapped(kind.word, name, optional, volume.path(), job);
+  }
+  if (volume.entries().size() <= 1) return HostDirectory{"", true};  // no source is an emptyDir
+  job.notes.refuse("unsupported", volume.path(), "this version maps hostPath, emptyDir, claims, secrets and configMaps to directories",
+                   "mount what it is on the hosts, and give that directory as hostPath");
+  return std::nullopt;
+}
+
+void read_mount(KubeFields& mount, const HostDirectory& directory, KubeJob& job) {
+  const std::string place = trimmed(mount.text("mountPath").value_or(""));
+  const std::string below = mount.text("subPath").value_or("");
+  if (mount.flag("readOnly").value_or(false))
+    job.notes.ignore(mount.path("readOnly"), "is not enforced: the rights of the directory on the host count");
+  if (!place.starts_with('/'))
+    return job.notes.refuse("out-of-range", mount.path("mountPath"), "must be an absolute path, not " + in_quotes(place), "give one");
+  if (place == kSharedMemory && (directory.path.empty() || directory.path == kSharedMemory)) return;  // every host has it
+  std::string source = directory.path.empty() ? place : directory.path;
+  if (!below.empty() && !directory.path.empty()) source = trimmed(source + "/" + below);
+  add_once(directory.make ? job.spec.make_dirs : job.spec.require_paths, source);
+  if (directory.path.empty())
+    job.notes.ignore(mount.path("mountPath"), "is a directory of the host: tasks there share it, and what is in it stays after the job");
+  if (source == place) return;
+  add_once(job.spec.require_paths, place);
+  job.notes.ignore(mount.path("mountPath"), "tasks see the host's own file system: on each host " + place + " must lead to " + source +
+                                                " (ln -s " + source + " " + place + "); a host without it gets no tasks of the job");
+}
+
+}  // namespace
+
+void read_mounts(KubeFields& container, KubeFields& pod, KubeJob& job) {
+  const auto volumes = pod.list("volumes");
+  const auto mounts = container.list("volumeMounts");
+  std::set<std::string> mounted, known;
+  for (const YamlNode* node : mounts)
+    if (const YamlNode* name = node->find("name")) mounted.insert(name->text);
+  std::map<std::string, HostDirectory> directories;
+  for (std::size_t i = 0; i < volumes.size(); ++i) {
+    KubeFields volume(volumes[i], item_path(pod.path("volumes"), i), job.notes);
+    const std::string name = volume.text("name").value_or("");
+    known.insert(name);
+    if (!mounted.contains(name)) {
+      job.notes.ignore(volume.path(), "the task's container does not mount it");
+      continue;
+    }
+    if (auto directory = read_volume(volume, job)) directories.emplace(name, std::move(*directory));
+  }
+  for (std::size_t i = 0; i < mounts.size(); ++i) {
+    KubeFields mount(mounts[i], item_path(container.path("volumeMounts"), i), job.notes);
+    const std::string name = mount.text("name").value_or("");
+    if (!known.contains(name))
+      job.notes.refuse("missing", mount.path("name"), "the pod has no volume " + in_quotes(name),
+                       "add it to volumes, or leave the mount out");
+    const auto directory = directories.find(name);
+    if (directory == directories.end()) continue;
+    read_mount(mount, directory->second, job);
+    mount.rest();
+  }
+}
+
+}  // namespace dtrain::job
