@@ -51,6 +51,7 @@ Words warm_in(const std::string& framework, const std::string& warm) {
 TEST(Warm, TheFrameworkDecidesUnlessTheRoleDoes) {
   EXPECT_EQ(warm_in("pytorch", ""), Words{"auto"});
   EXPECT_EQ(warm_in("tensorflow", ""), Words{"auto"});
+  EXPECT_EQ(warm_in("jax", ""), Words{"auto"});
   EXPECT_EQ(warm_in("generic", ""), Words{});
   EXPECT_EQ(warm_in("pytorch", ", warm: none"), Words{});
   EXPECT_EQ(warm_in("generic", ", warm: auto"), Words{"auto"});
