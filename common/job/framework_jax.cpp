@@ -33,6 +33,6 @@ void add_jax(const JobSpec& spec, const ClusterView& cluster, const TaskId& task
 
 }  // namespace
 
-const FrameworkRules kJax{.roles = kJaxRoles, .collective = Collective::always, .environment = add_jax};
+const FrameworkRules kJax{.roles = kJaxRoles, .collective = Collective::always, .environment = add_jax, .warm = true};
 
 }  // namespace dtrain::job
