@@ -12,6 +12,7 @@
 #include "common/base/rng.h"
 #include "common/wire/codec.h"
 #include "common/wire/control.h"
+#include "common/wire/manifest_settings.h"
 
 namespace dtrain::test {
 
@@ -64,6 +65,7 @@ void for_each_control_type(F&& f) {
   f.template operator()<RecoverRequest>("recover_request");
   f.template operator()<RecoveryView>("recovery_view");
   f.template operator()<DoctorReply>("doctor_reply");
+  f.template operator()<ManifestSettings>("manifest_settings");
 }
 
 class Sampler {
