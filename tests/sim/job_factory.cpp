@@ -54,12 +54,14 @@ RoleSpec random_role(std::uint32_t replicas, Script script, Rng& rng) {
   return role;
 }
 
-// Some jobs may go on with fewer workers. Drawn from what was drawn already, so that all else of a seed stays as it is.
+// Some jobs may go on with fewer workers, and of some of these it is said when they grow again. Drawn from what was drawn already, so that
+// all else of a seed stays as it is.
 void make_elastic(job::JobSpec& spec) {
   Rng rng(static_cast<std::uint64_t>(spec.policy.stop_grace_period.count()) + spec.roles.size());
   const auto worker = spec.roles.find("worker");
   if (worker == spec.roles.end() || !rng.chance(1, 2)) return;
   worker->second.min_replicas = 1 + static_cast<std::uint32_t>(rng.below(worker->second.replicas));
+  if (rng.chance(2, 3)) spec.policy.grow_after = std::chrono::seconds(rng.below(20));  // 0: never
 }
 
 // Of some jobs the tasks begin one by one, and of some roles it is said what becomes of them on a host that is cut off. Drawn likewise.
