@@ -69,8 +69,11 @@ void GrowingJobs::look_for_room(const JobRecord& job, WatchedJob& soft, Growing&
     if (!growing.saved) growing.saved = newest_saved(job);
     if (newest_saved(job) <= *growing.saved) return;
   }
-  jobs_.propose(soft, job.id, cluster::CommandType::action,
-                cluster::JobAction{.kind = cluster::ActionKind::restart, .job = job.id, .user = "dtrain: there is room for all its tasks"});
+  cluster::JobAction restart;
+  restart.kind = cluster::ActionKind::restart;
+  restart.job = job.id;
+  restart.user = "dtrain: there is room for all its tasks";
+  jobs_.propose(soft, job.id, cluster::CommandType::action, restart);
   if (soft.proposed == 0) return;
   places_.held()[job.id] = {"", job.generation, soft.proposed, true, cluster::whole_spec(job), std::move(*room)};
   growing.waited = growing.wait;
