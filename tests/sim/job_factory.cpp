@@ -61,7 +61,7 @@ void make_elastic(job::JobSpec& spec) {
   const auto worker = spec.roles.find("worker");
   if (worker == spec.roles.end() || !rng.chance(1, 2)) return;
   worker->second.min_replicas = 1 + static_cast<std::uint32_t>(rng.below(worker->second.replicas));
-  if (rng.chance(2, 3)) spec.policy.grow_after = std::chrono::seconds(rng.below(20));  // 0: never
+  if (rng.chance(2, 3)) spec.policy.grow_after = std::chrono::seconds(rng.below(4));  // 0: never
 }
 
 // Of some jobs the tasks begin one by one, and of some roles it is said what becomes of them on a host that is cut off. Drawn likewise.
@@ -196,6 +196,9 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
     worker.replicas = worker.min_replicas = kOnEachHost * hosts;
     worker.resources.cpu_millis = kHostCpuMillis / kOnEachHost;
     make_elastic(spec);
+    // With fewer it can have more only if it begins again; and it runs for long enough to see others leave.
+    if (spec.policy.gang && spec.policy.priority != 1)
+      worker.command.insert(worker.command.end(), {"--workers={hosts:worker}", "run=20000..60000", "ok=100", "hang=0"});
     return;
   }
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;
