@@ -134,6 +134,8 @@ class JobQueue {
   // `standing`. The reservation is remembered until the next call.
   Decision decide(const Capacity& free, const std::vector<RunningJob>& running, std::vector<WaitingJob> waiting, Duration now);
 
+  // As of the last call of decide().
+  const std::optional<Reservation>& reservation() const { return reservation_; }
   // To be called when another node decided meanwhile: forgets the reservation.
   void forget();
 

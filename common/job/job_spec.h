@@ -171,7 +171,7 @@ struct SignalBeforeDeadline {
   }
 };
 
-inline constexpr Duration kWaitForUnlessSaid = 10min;
+inline constexpr Duration kWaitForUnlessSaid = 10min, kGrowAfterUnlessSaid = 1min;
 
 struct Policy {
   std::optional<std::uint32_t> backoff_limit;  // restarts in one run; unset: only the failure threshold limits them
@@ -192,6 +192,9 @@ struct Policy {
   std::optional<SignalBeforeDeadline> signal_before_deadline;
   bool collective = false;                        // no task continues without the others, whatever the framework says; evaluators excepted
   std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and for how long at most
+  // for so long there must be room for all tasks of a job that shrank before it begins again with them; zero: it never does by itself;
+  // unset: kGrowAfterUnlessSaid
+  std::optional<Duration> grow_after;
   template <class V>
   void fields(V& v) {
     v("backoff_limit", backoff_limit);
@@ -212,6 +215,7 @@ struct Policy {
     v("signal_before_deadline", signal_before_deadline);
     v("wait_for", wait_for);
     v("collective", collective, wire::Since{3});
+    v("grow_after", grow_after, wire::Since{3});
   }
 };
 // `gang: false` was read before that, and did nothing.

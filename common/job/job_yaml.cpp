@@ -142,6 +142,8 @@ void write_policy(Writer& w, const Policy& policy) {
   w.seconds("expectedSeconds", policy.expected);
   w.flag("gang", policy.gang);
   w.flag("collective", policy.collective);
+  if (policy.grow_after && *policy.grow_after == Duration::zero()) w.line("growAfter", "never");
+  else if (policy.grow_after) w.duration("growAfter", *policy.grow_after);
   w.duration("stopGracePeriod", policy.stop_grace_period);
   if (policy.signal_before_deadline) {
     w.open("signalBeforeDeadline");

@@ -67,6 +67,17 @@ void read_wait_for(const YamlNode& node, const std::string& path, FileErrors& re
   map.done();
 }
 
+// A duration, or never.
+void read_grow_after(MapReader& map, FileErrors& report, std::optional<Duration>& out) {
+  const YamlNode* found = map.scalar("growAfter");
+  if (found == nullptr) return;
+  Duration after{0};
+  if (found->text != "never" && !map.duration("growAfter", after)) return;
+  if (found->text != "never" && after == Duration::zero())
+    return report.add("out-of-range", map.path("growAfter"), "must be above 0", "growAfter: never switches it off");
+  out = after;
+}
+
 }  // namespace
 
 void read_policy(const YamlNode& node, const std::string& path, FileErrors& report, Policy& out) {
@@ -89,6 +100,7 @@ void read_policy(const YamlNode& node, const std::string& path, FileErrors& repo
   map.seconds("expectedSeconds", out.expected, 0);
   map.boolean("gang", out.gang);
   map.boolean("collective", out.collective);
+  read_grow_after(map, report, out.grow_after);
   map.duration("stopGracePeriod", out.stop_grace_period);
   if (const YamlNode* signal = map.node("signalBeforeDeadline"))
     read_signal_before(*signal, map.path("signalBeforeDeadline"), report, out.signal_before_deadline.emplace());

@@ -91,6 +91,7 @@ void check_policy(const JobSpec& spec, std::vector<FileError>& errors) {
   if (spec.policy.failure_threshold.count > 0 && spec.policy.failure_threshold.within == Duration::zero())
     add(errors, "out-of-range", join_path(path, "failureThreshold.within"), "must be above 0", "count: 0 switches it off");
   check_deadlines(path, spec.policy, errors);
+  if (spec.policy.grow_after) check_span(join_path(path, "growAfter"), *spec.policy.grow_after, errors);
   for (const auto& [role, most] : spec.policy.wait_for) {
     const std::string at = join_path(path, "waitFor." + role);
     check_span(at, most, errors);

@@ -19,6 +19,7 @@ Coordinator::Coordinator(Context& context, Leases& leases, CheckpointRequests& c
       restores_(context, *this, jobs_, checkpoints),
       waiting_(context, jobs_, places_, restores_),
       placer_(context, jobs_, places_, restores_, waiting_),
+      growing_(context, jobs_, places_, placer_),
       drained_(context, jobs_, places_) {}
 
 void Coordinator::reset() {
@@ -29,6 +30,7 @@ void Coordinator::reset() {
   restores_.reset();
   waiting_.reset();
   placer_.reset();
+  growing_.reset();
   drained_.reset();
   next_look_ = {};
 }
@@ -58,7 +60,9 @@ bool Coordinator::look_at(JobId id) {
   soft.deadline = kNever;
   restores_.job_changed(*job);
   if (soft.proposed == 0) job_watch_.look(*job, soft);
-  if (waiting_.look(*job, soft)) return true;
+  const bool wants_place = waiting_.look(*job, soft);
+  growing_.look(*job, soft);
+  if (wants_place) return true;
   // A quiet finished job without a time to live needs nothing more: 10,000 of them may be kept.
   if (is_final(job->state) && job->nothing_runs() && !job->deleting && !job->spec.policy.ttl_after_finished && soft.proposed == 0)
     forget(id);
@@ -69,6 +73,7 @@ void Coordinator::forget(JobId id) {
   job_watch_.forget(id);
   restores_.forget(id);
   waiting_.forget(id);
+  growing_.forget(id);
   jobs_.forget(id);
 }
 

@@ -9,6 +9,7 @@
 //   RestoreChooser  checkpoints to restore
 //   WaitingJobs     who wants places
 //   Placer          who gets them: begins generations, preempts
+//   GrowingJobs     who shrank and begins again with all tasks
 //   DrainedHosts    who leaves a drained host
 #pragma once
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "common/node/drained_hosts.h"
+#include "common/node/growing_jobs.h"
 #include "common/node/host_watch.h"
 #include "common/node/job_watch.h"
 #include "common/node/part.h"
@@ -65,6 +67,7 @@ class Coordinator final : public Part {
   RestoreChooser restores_;
   WaitingJobs waiting_;
   Placer placer_;
+  GrowingJobs growing_;
   DrainedHosts drained_;
   Instant next_look_{};  // when the hosts are looked at next
   bool drains_changed_ = false;

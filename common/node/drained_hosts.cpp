@@ -83,17 +83,9 @@ void DrainedHosts::move_from(const NodeId& host, const cluster::DrainedHost& dra
 // For these tasks of the job, or for all if it moves as a `whole`.
 Result<std::vector<TaskPlacement>> DrainedHosts::places_elsewhere(const JobRecord& job, const std::vector<TaskId>& there,
                                                                   bool whole) const {
-  cluster::Capacity free = places_.free();
-  std::vector<TaskPlacement> stands;
-  if (whole) {  // all its tasks end, but their ports rest
-    const std::vector<TaskPlacement> own = standing(job, {});
-    free.release(job.spec, own);
-    for (const auto& place : own)
-      if (const auto h = free.find(place.node); h && place.address.port != 0) free.take_port(*h, place.address.port);
-  } else {
-    stands = standing(job, there);
-  }
-  return cluster::place(job.spec, whole ? cluster::wanted_tasks(job.spec) : there, free, stands, c_.ledger.refusals(job, c_.elapsed()));
+  const cluster::Refusals refused = c_.ledger.refusals(job, c_.elapsed());
+  if (whole) return cluster::place(job.spec, cluster::wanted_tasks(job.spec), places_.free_without(job), {}, refused);
+  return cluster::place(job.spec, there, places_.free(), standing(job, there), refused);
 }
 
 void DrainedHosts::stay(const NodeId& host, const cluster::DrainedHost& drain, const JobRecord& job, const std::string& why) {

@@ -29,7 +29,7 @@ void KeptPlaces::drop_unused() {
     const HeldPlaces& held = entry.second;
     const cluster::JobRecord* job = c_.ledger.find(entry.first);
     if (job == nullptr || is_final(job->state) || job->goal != cluster::Goal::run || job->generation != held.generation ||
-        !c_.ledger.state().drained.contains(held.host))
+        (!held.host.empty() && !c_.ledger.state().drained.contains(held.host)))
       return true;
     if (std::ranges::any_of(held.placements, [&](const auto& place) { return !there.contains(place.node); })) return true;
     if (held.proposal != 0) return false;
@@ -55,6 +55,17 @@ cluster::Capacity KeptPlaces::free(JobId except) const {
   for (const auto& [id, held] : held_)
     if (id != except) free.hold(held.spec, held.placements);
   return free;
+}
+
+cluster::Capacity KeptPlaces::free_without(const cluster::JobRecord& job) const {
+  cluster::Capacity left = free();
+  std::vector<cluster::TaskPlacement> own;
+  for (const auto& [id, t] : job.tasks)
+    if (!t.ended) own.push_back(t.place);
+  left.release(job.spec, own);
+  for (const auto& place : own)
+    if (const auto h = left.find(place.node); h && place.address.port != 0) left.take_port(*h, place.address.port);
+  return left;
 }
 
 cluster::Capacity KeptPlaces::empty() const { return cluster::Capacity(host_capacities(c_), task_ports()); }

@@ -1,5 +1,5 @@
 // Places that are taken though the ledger does not show it: those booked by a proposal in flight, and those held for a
-// job that is to leave a drained host. Free capacity is what the ledger and these leave over.
+// job that is to leave a drained host, or to begin again with all its tasks. Free capacity is what the ledger and these leave over.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct BookedPlaces {
   std::vector<cluster::TaskPlacement> placements;
 };
 
-// For a job that is to leave a drained host, until the job takes them or has no use for them.
+// For a job that is to leave a drained host, or to grow, until the job takes them or has no use for them.
 struct HeldPlaces {
-  NodeId host;  // the drained host
+  NodeId host;  // the drained host; "": the job is to grow
   Generation generation = 0;
-  std::uint64_t proposal = 0;  // index of the MoveJob in flight; 0: it is applied
+  std::uint64_t proposal = 0;  // index of the command in flight that ends the tasks; 0: it is applied
   bool whole = false;          // places for the whole job; false: only for the tasks that move
   job::JobSpec spec;
   std::vector<cluster::TaskPlacement> placements;
@@ -43,6 +43,8 @@ class KeptPlaces {
 
   // Free capacity now; the places held for `except` count as free.
   cluster::Capacity free(JobId except = 0) const;
+  // Free capacity if all tasks of the job ended; their ports rest.
+  cluster::Capacity free_without(const cluster::JobRecord& job) const;
   // The same hosts with nothing on them.
   cluster::Capacity empty() const;
   // True if these, which are held for the job, are still free. Only a change of the hosts can have taken them.

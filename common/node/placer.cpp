@@ -51,7 +51,7 @@ bool Placer::give_held(JobId id, HeldPlaces& held) {
   for (const auto& place : held.placements) (std::ranges::find(tasks, place.task) != tasks.end() ? now : later).push_back(place);
   if (now.empty()) return false;
   // If another number of tasks is wanted, or a host changed, the queue looks for places instead.
-  if (held.whole && now.size() != cluster::wanted_tasks(job->spec).size()) return true;
+  if (held.whole && now.size() != cluster::wanted_tasks(job->spec).size() && now.size() != cluster::whole_tasks(*job).size()) return true;
   if (!places_.fits(id, held.spec, now)) return true;
   if (held.whole) return !begin_generation(*job, *soft, std::move(now)) || soft->proposed != 0;  // or its checkpoint is being chosen
   extend(*job, *soft, std::move(now));
@@ -171,6 +171,19 @@ std::vector<cluster::RunningJob> Placer::running_jobs() const {
     list.push_back(std::move(entry));
   }
   return list;
+}
+
+std::optional<std::vector<TaskPlacement>> Placer::room_for_all(const JobRecord& job) const {
+  cluster::Capacity free = places_.free_without(job);
+  const std::optional<cluster::Reservation>& reserved = queue_.reservation();
+  const JobRecord* first = reserved && waiting_.all().contains(reserved->job) ? c_.ledger.find(reserved->job) : nullptr;
+  // A job that ran goes before others of its priority: that one waits for its end, not for its next generation.
+  const bool after = first != nullptr && first->spec.policy.priority <= job.spec.policy.priority &&
+                     std::ranges::any_of(reserved->waits_for, [&](const cluster::StartedJob& run) { return run.job == job.id; });
+  if (first != nullptr && !after) free.hold(cluster::whole_spec(*first), reserved->placements);
+  auto placed = cluster::place(cluster::whole_spec(job), cluster::whole_tasks(job), free, {}, c_.ledger.refusals(job, c_.elapsed()));
+  if (!placed || !cluster_too_wide(*placed).empty()) return std::nullopt;
+  return std::move(*placed);
 }
 
 std::string Placer::cluster_too_wide(const std::vector<TaskPlacement>& placements) const {

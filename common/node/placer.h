@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ class Placer {
   void reset() { queue_.forget(); }
   // To be called when a job wants a place, or something may have become free.
   void give_places();
+  // The places that all tasks of a job that runs with fewer would get now if those that run ended. Nothing is taken that is reserved for
+  // the first waiting job, unless that waits for this very job and would have to let it go first. nullopt: there is no room.
+  std::optional<std::vector<cluster::TaskPlacement>> room_for_all(const cluster::JobRecord& job) const;
   // True if the hosts changed since the waiting jobs were last tried on them, or since the last call.
   bool hosts_differ();
 

@@ -96,6 +96,10 @@ class Story {
       spec.policy.priority = static_cast<std::int32_t>(std::stol(w[1]));
     } else if (w[0] == "expected") {
       spec.policy.expected = std::chrono::seconds(std::stol(w[1]));
+    } else if (w[0] == "growAfter") {
+      spec.policy.grow_after = w[1] == "never" ? Duration{0} : duration(w[1]);
+    } else if (w[0] == "cpus" && w.size() == 3) {
+      spec.roles[w[1]].resources.cpu_millis = 1000 * std::stoul(w[2]);
     } else if (w[0] == "gpus" && w.size() == 3) {
       spec.roles[w[1]].resources.gpus = static_cast<std::uint32_t>(std::stoul(w[2]));
     } else if (w[0] == "least" && w.size() == 3) {

@@ -54,12 +54,14 @@ RoleSpec random_role(std::uint32_t replicas, Script script, Rng& rng) {
   return role;
 }
 
-// Some jobs may go on with fewer workers. Drawn from what was drawn already, so that all else of a seed stays as it is.
+// Some jobs may go on with fewer workers, and of some of these it is said when they grow again. Drawn from what was drawn already, so that
+// all else of a seed stays as it is.
 void make_elastic(job::JobSpec& spec) {
   Rng rng(static_cast<std::uint64_t>(spec.policy.stop_grace_period.count()) + spec.roles.size());
   const auto worker = spec.roles.find("worker");
   if (worker == spec.roles.end() || !rng.chance(1, 2)) return;
   worker->second.min_replicas = 1 + static_cast<std::uint32_t>(rng.below(worker->second.replicas));
+  if (rng.chance(2, 3)) spec.policy.grow_after = std::chrono::seconds(rng.below(4));  // 0: never
 }
 
 // Of some jobs the tasks begin one by one, and of some roles it is said what becomes of them on a host that is cut off. Drawn likewise.
@@ -194,6 +196,9 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
     worker.replicas = worker.min_replicas = kOnEachHost * hosts;
     worker.resources.cpu_millis = kHostCpuMillis / kOnEachHost;
     make_elastic(spec);
+    // With fewer it can have more only if it begins again; and it runs for long enough to see others leave.
+    if (spec.policy.gang && spec.policy.priority != 1)
+      worker.command.insert(worker.command.end(), {"--workers={hosts:worker}", "run=20000..60000", "ok=100", "hang=0"});
     return;
   }
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;

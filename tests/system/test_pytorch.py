@@ -137,6 +137,26 @@ class Pytorch(test_hosts.Hosts):
         self.assertIn("rank 3: done", rest[0].do("logs", "elastic"))
         self.assertNotIn("rank 5: first step, generation 2", rest[0].do("logs", "elastic", "--attempt", "all"))
 
+    def test_an_elastic_gang_grows_when_its_host_is_back(self):
+        agents = self.three()
+        policy = {"placement": "spread", "growAfter": "1s", "backoffLimit": 1}
+        agents[0].do("submit", self.gang("grows", "0:1:1:hang", "0:1:2:hang", workers=3, ranks=1, policy=policy,
+                                         role={"minReplicas": 2, "antiAffinity": "host"}))
+        tasks = self.running(agents[0], "grows")
+        victim = next(a for a in agents if a.name == tasks["worker-2"]["node"])
+        rest = [a for a in agents if a is not victim]
+        self.kill_host(victim)
+        job = until(lambda: (lambda j: j["generation"] == 2 and j["state"] == "Running" and j)(self.job_at(rest[0], "grows")),
+                    lambda: "two of three: " + rest[0].do("describe", "job", "grows"), seconds=60)
+        self.assertEqual(job["reason"], "runs with 2 of 3 worker")
+        victim.start()
+        job = self.ended(rest[0], "grows")
+        self.assertEqual((job["generation"], job["restarts"]), (3, 2), rest[0].do("describe", "job", "grows"))
+        self.assertIn("rank 2: done", rest[0].do("logs", "grows"))
+        events = rest[0].do("events", "grows")
+        self.assertIn("restarted by dtrain: there is room for all its tasks", events)
+        self.assertIn("job.grown", events)
+
     def test_a_stopped_rank_is_noticed_by_its_watchdog(self):
         agents = self.three()
         script = textwrap.dedent("""

@@ -94,6 +94,7 @@ Policy any_policy() {
   policy.expected = std::chrono::seconds(below(1000));
   policy.gang = coin();
   policy.collective = coin();
+  if (coin()) policy.grow_after = std::chrono::seconds(below(1000));  // 0: never
   policy.stop_grace_period = any_duration();
   if (coin()) {
     policy.signal_before_deadline = SignalBeforeDeadline{static_cast<std::int32_t>(1 + below(64)), any_duration()};

@@ -205,6 +205,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Dynamic", policy("enableDynamicWorker: 1"), "wrong-type", "spec.policy.enableDynamicWorker", "true or false"},
         Case{"Placement", policy("placement: packed"), "out-of-range", "spec.policy.placement", "pack or spread"},
         Case{"Priority", policy("priority: 3000000000"), "out-of-range", "spec.policy.priority", "2147483647"},
+        Case{"GrowAtOnce", policy("growAfter: 0s"), "out-of-range", "spec.policy.growAfter", "growAfter: never"},
+        Case{"GrowAfter", policy("growAfter: none"), "wrong-type", "spec.policy.growAfter", "10m"},
         Case{"Grace", policy("stopGracePeriod: 30"), "wrong-type", "spec.policy.stopGracePeriod", "30s"},
         Case{"SignalMissing", policy("signalBeforeDeadline: {signal: USR1}"), "missing", "spec.policy.signalBeforeDeadline.before",
              "is required"},

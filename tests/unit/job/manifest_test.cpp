@@ -200,6 +200,8 @@ TEST(Manifest, ShortFormsOfPolicy) {
   EXPECT_EQ(policy("failureThreshold: 7").failure_threshold.within, 6h);
   EXPECT_EQ(policy("successPolicy: \"\"").success_policy, SuccessPolicy::by_framework);
   EXPECT_EQ(policy("failureThreshold: {count: 0, within: 0}").failure_threshold.count, 0u);
+  EXPECT_EQ(policy("growAfter: 90s").grow_after, 90s);
+  EXPECT_EQ(policy("growAfter: never").grow_after, 0s);
 }
 
 TEST(Manifest, AcceptsTheMasterOfOlderTensorFlow) {

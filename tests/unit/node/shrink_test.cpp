@@ -30,6 +30,14 @@ class ShrinkTest : public WorkingTown {
     const auto reply = ask<wire::Empty>(*houses[0], MessageType::action, request, 1000);
     ASSERT_TRUE(reply) << reply.error().text();
   }
+  // Once it has no room for all its six tasks.
+  void shrink(const job::JobSpec& spec) {
+    submit(spec);
+    work();
+    lose(*houses[2]);
+    work(10s);
+    ASSERT_EQ(tasks(spec.name).size(), 4u) << where(spec.name);
+  }
   wire::JobView job(const std::string& name) { return described(name).job; }
   void lose(House& house) {
     town.kill(house);
@@ -80,7 +88,7 @@ TEST_F(ShrinkTest, AGangGoesOnWithFewerOnceItWaitedForRoom) {
   EXPECT_EQ(view.roles.at("worker").running, 4u);
   for (const std::size_t at : {0u, 1u}) EXPECT_THAT(described("gang", at).job.reason, HasSubstr("runs with 4 of 6 worker"));
   EXPECT_EQ(events("job.shrunk"), 1u);
-  // The host is back: a run is not ended for it, but the next generation has all of them.
+  // The host is back: a run is not ended for it at once, but the next generation has all of them.
   comes_back(*houses[2]);
   work(20s);
   EXPECT_EQ(tasks("gang").size(), 4u);
@@ -208,6 +216,85 @@ TEST_F(ShrinkTest, OneThatMadeRoomWithFewerGoesOnAsItWas) {
   EXPECT_EQ(job("gang").state, "Running") << described("gang").waiting_for;
   EXPECT_EQ(tasks("gang").size(), 4u);
   EXPECT_THAT(job("gang").reason, HasSubstr("runs with 4 of 6 worker"));
+}
+
+TEST_F(ShrinkTest, ItGrowsOnceThereWasRoomForLongEnough) {
+  job::JobSpec spec = elastic("gang", 6, 3);
+  spec.policy.grow_after = 20s;
+  ASSERT_NO_FATAL_FAILURE(shrink(spec));
+  comes_back(*houses[2]);
+  work(15s);
+  lose(*houses[2]);  // nothing of the job is there
+  comes_back(*houses[2]);
+  work(15s);
+  EXPECT_EQ(tasks("gang").size(), 4u) << "in all for long enough, but not at a stretch";
+  EXPECT_EQ(job("gang").generation, 2u);
+  work(15s);
+  const wire::JobView view = job("gang");
+  EXPECT_EQ(view.state, "Running");
+  EXPECT_EQ(tasks("gang").size(), 6u) << where("gang");
+  EXPECT_EQ(view.generation, 3u);
+  EXPECT_EQ(view.restarts, 2u) << "the loss, and this; with a backoffLimit of 1";
+  EXPECT_EQ(events("job.grown"), 1u);
+  std::size_t said = 0;
+  for (const auto& event : described("gang", 1).events) said += event.reason == "restarted by dtrain: there is room for all its tasks";
+  EXPECT_EQ(said, 1u);
+}
+
+TEST_F(ShrinkTest, ItGrowsNeverIfItsFileSaysSo) {
+  job::JobSpec spec = elastic("gang", 6, 3);
+  spec.policy.grow_after = 0s;
+  ASSERT_NO_FATAL_FAILURE(shrink(spec));
+  comes_back(*houses[2]);
+  work(5min);
+  EXPECT_EQ(tasks("gang").size(), 4u);
+  EXPECT_EQ(job("gang").generation, 2u);
+}
+
+// Its hosts come and go: it is not begun again each time that there is room for a while.
+TEST_F(ShrinkTest, OneThatGrewLatelyWaitsTwiceAsLong) {
+  job::JobSpec spec = elastic("gang", 6, 3);
+  spec.policy.grow_after = 20s;
+  spec.policy.backoff_limit.reset();
+  ASSERT_NO_FATAL_FAILURE(shrink(spec));
+  comes_back(*houses[2]);
+  work(35s);
+  ASSERT_EQ(tasks("gang").size(), 6u) << where("gang");
+  for (const Duration before : {20s, 40s}) {
+    lose(*houses[2]);
+    work(10s);
+    ASSERT_EQ(tasks("gang").size(), 4u) << where("gang");
+    comes_back(*houses[2]);
+    work(before + 15s);
+    EXPECT_EQ(tasks("gang").size(), 4u) << "after a wait as long as the last one";
+    work(before);
+    EXPECT_EQ(tasks("gang").size(), 6u) << where("gang");
+  }
+}
+
+// Others may have taken the room, and none of them gets it while the tasks end with their grace.
+TEST_F(ShrinkTest, ItGrowsIntoRoomThatNobodyElseUses) {
+  job::JobSpec spec = elastic("gang", 6, 3);
+  spec.policy.grow_after = 10s;
+  ASSERT_NO_FATAL_FAILURE(shrink(spec));
+  submit(ranks("other", 1, 1));
+  comes_back(*houses[2]);
+  work(40s);
+  EXPECT_EQ(job("other").state, "Running");
+  EXPECT_EQ(tasks("gang").size(), 4u) << where("gang");
+  act(wire::Action::cancel, "other");
+  work(6s);
+  stubborn = true;
+  work(6s);
+  ASSERT_EQ(job("gang").state, "Restarting");
+  submit(ranks("next", 2, 1));
+  work(5s);
+  EXPECT_EQ(job("next").state, "Pending");
+  stubborn = false;
+  work(spec.policy.stop_grace_period);
+  EXPECT_EQ(job("gang").state, "Running");
+  EXPECT_EQ(tasks("gang").size(), 6u) << where("gang");
+  EXPECT_EQ(job("next").state, "Pending");
 }
 
 // It moves with the tasks that it has, not with all that are wanted.
