@@ -57,6 +57,7 @@ bool Shim::run() {
     }
     timers();
     if (starts_more()) start_next();
+    if (link_.fd() < 0 && (launch_.header.flags & kStandby) != 0) break;  // it prepares for this agent alone
     // The command to end has been answered, or its agent is gone: the next agent finds the exit record.
     if (leaving_ && !runs() && !ends() && end_sequence_ == 0 && !link_.writing()) break;
   }

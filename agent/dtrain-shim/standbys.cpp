@@ -31,14 +31,22 @@ void read_line(int socket, int flags, char (&line)[kAnswerBytes]) {
   if (n <= 0 || line[n - 1] != '\n') line[0] = '\0';
 }
 
+// What a process of this shim's has that was started as a task (child.cpp).
 void be_like_a_task(int pid) {
+  constexpr long kZero = 20;  // the system call's answer for nice 0; less is nicer
+  const long mine = syscall(SYS_getpriority, PRIO_PROCESS, 0);
   // All threads of it: a library's pool has been started, perhaps.
-  syscall(SYS_setpriority, PRIO_PGRP, pid, 0);
+  syscall(SYS_setpriority, PRIO_PGRP, pid, mine > kZero ? 0 : kZero - mine);
+  char score[16] = "0";
+  if (const int own = open_file("/proc/self/oom_score_adj", O_RDONLY); own >= 0) {
+    if (reread(own, score, sizeof(score)) <= 0 || score[0] == '-') memcpy(score, "0", 2);
+    close(own);
+  }
   Text<64> path;
   path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/oom_score_adj");
   const int fd = open_file(path.c_str(), O_WRONLY);
   if (fd < 0) return;
-  (void)!write(fd, "0", 1);
+  (void)!write(fd, score, strlen(score));
   close(fd);
 }
 
@@ -98,7 +106,10 @@ bool Standbys::start(Launch& launch, int cgroup, int parent) {
 
 int Standbys::fail(uint32_t index, const char* cause) {
   cold_ = {};
-  cold_.add(cause);
+  for (; *cause != '\0'; ++cause) {  // the task's user has written it
+    const char shown[2] = {*cause >= ' ' && *cause <= '~' ? *cause : '?', '\0'};
+    cold_.add(shown);
+  }
   if (pids_[index] != 0) kill(pids_[index], SIGKILL);
   pids_[index] = 0;
   return 0;

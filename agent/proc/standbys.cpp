@@ -20,7 +20,7 @@ namespace dtrain::proc {
 
 namespace {
 
-constexpr const char* kDirectoryPrefix = "standby.";  // below tasks_dir, followed by AssignmentId::text()
+constexpr const char* kDirectoryPrefix = "standby.";  // below tasks_dir, followed by AssignmentId::text() and what tells its standbys apart
 constexpr Duration kFirstBuryPause = 2ms, kLastBuryPause = 1s;
 constexpr int kStandbyPackets = 16;
 
@@ -86,8 +86,9 @@ void Standbys::launched(const task::ShimSpec& spec, const LaunchFile& launch) {
     end(old->second, Instant{});
     entries_.erase(old);
   }
-  // Without a cgroup the processes of a task are found by their first environment, which is then another's.
-  if (options_.warm_path.empty() || spec.warm.empty() || launch.cgroup.empty() || job::python_target(spec.argv) == 0) return;
+  if (options_.warm_path.empty() || spec.warm.empty() || job::python_target(spec.argv) == 0) return;
+  // The processes of such a task are found by their first environment, which would be another's.
+  if (launch.cgroup.empty()) return report_({spec.id, node::StandbyReport::News::failed, "tasks of this agent have no control group"});
   Entry& entry = entries_[key];
   entry.spec = spec;
   entry.task = launch;
@@ -153,12 +154,13 @@ Status Standbys::start(Entry& entry, Instant now) {
     entry.due = now + kStandbyAfter;
     return {};
   }
-  const std::string name = kDirectoryPrefix + entry.spec.id.text();
+  // The assignment may run in an earlier standby's place, also one that an earlier agent made.
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return dtrain::fail(ErrorCode::io, "no randomness: " + cause_of(errno));
+  const std::string name = kDirectoryPrefix + entry.spec.id.text() + "." + std::to_string(random);
   entry.directory = options_.tasks_dir + "/" + name;
   if (const auto made = make_passable_directory(entry.directory); !made) return dtrain::fail(made.error());
   LaunchFile& launch = entry.launch = entry.task;
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return dtrain::fail(ErrorCode::io, "no randomness: " + cause_of(errno));
   launch.notify = "@dtrain/standby-" + std::to_string(random);
   launch.argv = job::warm_argv(entry.spec.argv, entry.spec.warm, options_.warm_path, shim::kStandbySocket);
   launch.is_standby = true;
