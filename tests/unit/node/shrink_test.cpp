@@ -237,7 +237,8 @@ TEST_F(ShrinkTest, ItGrowsOnceThereWasRoomForLongEnough) {
   EXPECT_EQ(view.restarts, 2u) << "the loss, and this; with a backoffLimit of 1";
   EXPECT_EQ(events("job.grown"), 1u);
   std::size_t said = 0;
-  for (const auto& event : described("gang", 1).events) said += event.reason == "restarted by dtrain: there is room for all its tasks";
+  for (const auto& event : described("gang", 1).events)
+    said += event.type == "job.restarting" && event.reason == "restarted by dtrain: there is room for all its tasks";
   EXPECT_EQ(said, 1u);
 }
 
