@@ -38,13 +38,13 @@ std::string item_path(std::string_view parent, std::size_t index) { return std::
 
 void FileErrors::add(std::string code, std::string path, std::string message, std::string next) {
   std::string_view at = path;
-  auto found = places_.find(at);
-  while (found == places_.end() && !at.empty()) {
+  auto found = places_->find(at);
+  while (found == places_->end() && !at.empty()) {
     at = parent_of(at);
-    found = places_.find(at);
+    found = places_->find(at);
   }
   FileError error{std::move(code), file_name_, 0, std::move(path), std::move(message), std::move(next)};
-  if (found != places_.end()) {
+  if (found != places_->end()) {
     error.line = found->second;
     if (error.line == 0) error.file = kSetOption;
   }

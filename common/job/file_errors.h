@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,7 @@ class FileErrors {
   explicit FileErrors(std::string file_name) : file_name_(std::move(file_name)) {}
 
   // Where the field with this path stands. line 0: it came with --set.
-  void place(const std::string& path, std::uint32_t line) { places_.emplace(path, line); }
+  void place(const std::string& path, std::uint32_t line) { places_->emplace(path, line); }
 
   // Uses the line of the field, or of the nearest field that encloses it.
   void add(std::string code, std::string path, std::string message, std::string next = "");
@@ -25,7 +26,7 @@ class FileErrors {
   // Adds what validate() found, without consequences of mistakes already reported for the same field.
   void add_rules(std::vector<FileError> found);
 
-  // Without mistakes, for the same file.
+  // Without mistakes, for the same file. A file may hold thousands of jobs: they share its places.
   FileErrors for_same_places() const;
 
   bool empty() const { return errors_.empty(); }
@@ -37,7 +38,8 @@ class FileErrors {
   void push(FileError error);
 
   std::string file_name_;
-  std::map<std::string, std::uint32_t, std::less<>> places_;
+  using Places = std::map<std::string, std::uint32_t, std::less<>>;
+  std::shared_ptr<Places> places_ = std::make_shared<Places>();
   std::vector<FileError> errors_;
   bool left_out_ = false;
 };

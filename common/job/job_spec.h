@@ -193,7 +193,7 @@ struct Policy {
   bool collective = false;                        // no task continues without the others, whatever the framework says; evaluators excepted
   std::map<std::string, Duration> wait_for = {};  // roles that the job's success waits for, and for how long at most
   // for so long there must be room for all tasks of a job that shrank before it begins again with them; zero: it never does by itself;
-  // unset: kGrowAfterUnlessSaid
+  // unset: kGrowAfterUnlessSaid where there is a checkpoint to restore, else never
   std::optional<Duration> grow_after;
   template <class V>
   void fields(V& v) {

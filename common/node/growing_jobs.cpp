@@ -16,7 +16,12 @@ constexpr std::size_t kGrowTries = 16;
 // (or as long as its user said).
 constexpr Duration kGrewLately = 1h, kLongestWait = 1h;
 
-Duration grow_after(const JobRecord& job) { return job.spec.policy.grow_after.value_or(job::kGrowAfterUnlessSaid); }
+bool restores(const JobRecord& job) { return job.spec.checkpoint && job.spec.checkpoint->restore != "never"; }
+
+// Zero: it does not. Unless its user says otherwise, nothing is ended that would not be restored.
+Duration grow_after(const JobRecord& job) {
+  return job.spec.policy.grow_after.value_or(restores(job) ? job::kGrowAfterUnlessSaid : Duration{0});
+}
 
 bool may_grow(const JobRecord& job) {
   if (job.shrunk.empty() || !cluster::can_leave(job) || job.state != cluster::JobState::running || grow_after(job) == Duration::zero())
@@ -26,8 +31,6 @@ bool may_grow(const JobRecord& job) {
   if (std::ranges::any_of(job.tasks, [](const auto& t) { return t.second.completed || t.second.lost || t.second.moving; })) return false;
   return std::ranges::any_of(job.shrunk, [&](const auto& role) { return !cluster::scales_alone(job.spec, role.first); });
 }
-
-bool restores(const JobRecord& job) { return job.spec.checkpoint && job.spec.checkpoint->restore != "never"; }
 
 }  // namespace
 

@@ -82,6 +82,12 @@ std::string StandbySuite::said(const AssignmentId& id, AttemptNumber attempt) co
   return read_small_file(world_->work() + "/said." + std::to_string(id.generation) + "." + std::to_string(attempt)).value_or("");
 }
 
+std::string StandbySuite::standby_of(const AssignmentId& id) const {
+  for (const auto& entry : std::filesystem::directory_iterator(world_->directory(id) + "/.."))
+    if (entry.path().filename().string().starts_with("standby." + id.text() + ".")) return entry.path().string();
+  return "";
+}
+
 std::string StandbySuite::cgroup_of(const AssignmentId& id) const {
   const auto launch = proc::read_launch(world_->directory(id));
   return launch ? launch->cgroup : "";
@@ -127,7 +133,19 @@ TEST_P(StandbySuite, TheNextAttemptOfAnAssignmentBeginsInIt) {
     EXPECT_EQ(said(first_, attempt), "warm");
     EXPECT_EQ(last<node::ShimGone>(first_), nullptr);  // whoever ordered the start is not told of shims
   }
-  kill_task(first_, 3);  // before it has another
+  const std::string place = cgroup_of(first_);
+  stand_by(3);
+  // The next one has another place, and its end is nothing to the task.
+  const std::string standby = standby_of(first_);
+  const auto its = proc::read_launch(standby);
+  const auto state = proc::read_record(standby, "state");
+  ASSERT_TRUE(its && state) << standby;
+  EXPECT_NE(its->cgroup, place);
+  ::kill(state->fixed.shim_pid, SIGKILL);
+  EXPECT_TRUE(pump([&] { return !proc::cgroup_populated(its->cgroup); }));
+  EXPECT_TRUE(proc::cgroup_populated(place));
+  EXPECT_EQ(last<node::AttemptExited>(first_)->attempt, 2u);
+  kill_task(first_, 3);
   start(first_, 4);
   EXPECT_EQ(said(first_, 4), "cold");
 }
@@ -136,7 +154,7 @@ TEST_P(StandbySuite, WhoseShimIsKilledCostsNothing) {
   launch(spec(first_));
   start(first_, 1);
   stand_by(1);
-  const std::string directory = world_->directory(first_) + "/../standby." + first_.text();
+  const std::string directory = standby_of(first_);
   const auto state = proc::read_record(directory, "state");
   ASSERT_TRUE(state);
   ::kill(state->fixed.shim_pid, SIGKILL);
@@ -161,7 +179,7 @@ TEST_P(StandbySuite, ItIsGoneWithItsTask) {
   launch(spec(first_));
   start(first_, 1);
   stand_by(1);
-  const std::string directory = world_->directory(first_) + "/../standby." + first_.text();
+  const std::string directory = standby_of(first_);
   const auto its = proc::read_launch(directory);
   ASSERT_TRUE(its);
   EXPECT_TRUE(proc::cgroup_populated(its->cgroup));

@@ -28,6 +28,7 @@ class StandbySuite : public testing::TestWithParam<WorldFactory> {
   // What the script of that attempt wrote: "warm" or "cold".
   std::string said(const AssignmentId& id, AttemptNumber attempt) const;
   std::string cgroup_of(const AssignmentId& id) const;
+  std::string standby_of(const AssignmentId& id) const;  // its directory
 
   std::unique_ptr<RunnerWorld> owned_;
   DirectWorld* world_ = nullptr;

@@ -182,6 +182,21 @@ class Warm(WarmJobs):
         self.kill(1)
         self.said("again", r"generation=3 warm=True", 2)
 
+    def test_a_standby_that_prepares_ends_with_the_agent(self):
+        self.write("slow.py", "import os, sys, time\nif any('dtrain-warm' in word for word in open('/proc/self/cmdline').read().split('\\0')):\n"
+                              "    open(os.path.dirname(__file__) + '/began', 'w').close()\n    time.sleep(1000)\n")
+        main = self.write("main.py", "import time\nprint('runs', flush=True)\ntime.sleep(1000)\n")
+        self.submit("slow", {"worker": {"command": ["/usr/bin/python3", main], "warm": ["slow"]}}, framework="pytorch")
+        until(lambda: os.path.exists(self.path("began")), "the import in the standby")
+        waiting = self.waits_here()
+        self.assertEqual(len(waiting), 1)
+        self.agent.end()
+        until(lambda: not any(map(alive, waiting)), lambda: "the end of %s" % waiting)
+        shims = subprocess.run(["pgrep", "-f", self.agent.data + "/tasks/standby"], capture_output=True, text=True).stdout.split()
+        until(lambda: not any(map(alive, map(int, shims))), lambda: "the end of the shims %s" % shims)
+        self.agent.start()
+        until(self.no_group_is_left, "the end of the groups of standbys")
+
     def test_a_script_that_imports_what_no_standby_may_have_is_cold(self):
         self.write("odd.py", "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n")
         main = self.write("main.py", "import odd, os, time\n"
