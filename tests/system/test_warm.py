@@ -183,8 +183,12 @@ class Warm(WarmJobs):
         self.said("again", r"generation=3 warm=True", 2)
 
     def test_a_standby_that_prepares_ends_with_the_agent(self):
-        self.write("slow.py", "import os, sys, time\nif any('dtrain-warm' in word for word in open('/proc/self/cmdline').read().split('\\0')):\n"
-                              "    open(os.path.dirname(__file__) + '/began', 'w').close()\n    time.sleep(1000)\n")
+        self.write("slow.py", textwrap.dedent("""
+            import os, time
+            if 'dtrain-warm' in open('/proc/self/cmdline').read():
+                open(os.path.dirname(__file__) + '/began', 'w').close()
+                time.sleep(1000)
+            """))
         main = self.write("main.py", "import time\nprint('runs', flush=True)\ntime.sleep(1000)\n")
         self.submit("slow", {"worker": {"command": ["/usr/bin/python3", main], "warm": ["slow"]}}, framework="pytorch")
         until(lambda: os.path.exists(self.path("began")), "the import in the standby")
