@@ -1,5 +1,6 @@
 #include "agent/proc/spare_shims.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -28,6 +29,11 @@ bool serve(const UniqueFd& socket, const std::string& directory) {
   std::string packet(reinterpret_cast<const char*>(&command), sizeof command);
   packet += directory;
   return ::send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(packet.size());
+}
+
+bool is_dead(const UniqueFd& pidfd) {
+  pollfd wait{pidfd.get(), POLLIN, 0};
+  return pidfd && ::poll(&wait, 1, 0) == 1;
 }
 
 bool has_ended(const UniqueFd& pidfd) {

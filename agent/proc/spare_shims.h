@@ -25,6 +25,7 @@ struct ShimProcess {
 };
 
 void kill_process(const UniqueFd& pidfd);  // without a pidfd: does nothing
+bool is_dead(const UniqueFd& pidfd);       // whoever its parent is; false without a pidfd
 bool has_ended(const UniqueFd& pidfd);     // takes its end from the kernel, if it is this process's child
 // Tells a shim that stays to serve the assignment in that directory, whose launch file must be there. False: it is gone.
 bool serve(const UniqueFd& socket, const std::string& directory);

@@ -134,7 +134,8 @@ const LaunchFile* Standbys::waits_for(const task::ShimSpec& spec) const {
 
 std::optional<ShimProcess> Standbys::take(const AssignmentId& id, const std::string& directory, Instant now) {
   Entry& entry = entries_.at({id.job, id.task});
-  if (directory.size() <= entry.directory.size() && serve(entry.process.socket, directory)) {
+  // systemd keeps its end of a dead shim's connection for a while, so the message would seem to arrive.
+  if (directory.size() <= entry.directory.size() && !is_dead(entry.process.pidfd) && serve(entry.process.socket, directory)) {
     std::error_code ignored;
     std::filesystem::remove_all(entry.directory, ignored);
     entry.state = State::none;

@@ -1,6 +1,5 @@
 #include "agent/proc/tracked_shim.h"
 
-#include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -93,17 +92,12 @@ void TrackedShim::connect_again(Instant now) {
   }
   link_.close();
   // Refused: nobody listens. If the process is still alive, it is about to end.
-  if (cause != EAGAIN && (!pidfd_ || process_dead())) return bury(now);
+  if (cause != EAGAIN && (!pidfd_ || is_dead(pidfd_))) return bury(now);
   if (life_ != Life::lost) give_up_ = now + kLostBound;
   life_ = Life::lost;
   if (now >= give_up_) kill_process(pidfd_);
   pause_ = std::clamp(pause_ * 2, kFirstShimPause, kLastShimPause);
   deadline_ = now + pause_;
-}
-
-bool TrackedShim::process_dead() const {
-  pollfd wait{pidfd_.get(), POLLIN, 0};
-  return pidfd_ && ::poll(&wait, 1, 0) == 1;
 }
 
 // ---------------------------------------------------------------- packets

@@ -98,7 +98,6 @@ class TrackedShim {
   void finish_burial();
   void refuse_start(AttemptNumber attempt, Error error);
   Error unavailable(const std::string& what, const std::string& cause) const;
-  bool process_dead() const;
   void ask_end();
   void left(Instant now);
   void give_up_launch(const std::string& cause, Instant now);

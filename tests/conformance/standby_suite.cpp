@@ -171,8 +171,11 @@ TEST_P(StandbySuite, AStartThatIsEndedIsRefusedAndNothingRuns) {
   kill_task(first_, 1);
   world_->runner().start(first_, 2);
   end(first_);
-  EXPECT_TRUE(last<node::AttemptRefused>(first_) != nullptr || last<node::AttemptExited>(first_)->attempt == 2);
-  EXPECT_EQ(world_->processes(first_), 0);
+  ASSERT_NE(last<node::AttemptRefused>(first_), nullptr);
+  EXPECT_EQ(last<node::AttemptRefused>(first_)->attempt, 2u);
+  EXPECT_EQ(last<node::AttemptStarted>(first_)->attempt, 1u);
+  launch(world_->command(second_, {"sleep", "1000000"}));  // another program, which the standby is of no use to
+  EXPECT_TRUE(pump([&] { return world_->processes(first_) == 0; }));
 }
 
 TEST_P(StandbySuite, ItIsGoneWithItsTask) {
