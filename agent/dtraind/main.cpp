@@ -92,11 +92,13 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   };
   auto shim = find_helper("dtrain-shim", X_OK), warm = find_helper("dtrain-warm.py", R_OK);
   if (!shim) return start_failed(shim.error());
-  if (!warm) return start_failed(warm.error());
+  // Tasks start without standbys as well.
+  if (!warm && config.tasks.standbys)
+    log.write(LogLevel::warn, "tasks.warning", {{"warning", warm.error().error.message}, {"next", warm.error().error.next}});
   proc::become_urgent();  // before it has threads and helpers, which inherit the priority
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
-  auto runner = make_runner(config, *layout, *shim, *warm, log);
+  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), log);
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});

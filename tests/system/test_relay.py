@@ -129,7 +129,7 @@ class RelayTest(Cuttable):
         job = self.spread("planned", 3, ["true"])
         for agent in agents:
             planned = json.loads(agent.do("-o", "json", "plan", job))
-            self.assertEqual(len(planned), 3, (agent.name, planned))
+            self.assertEqual([task["task"] for task in planned["tasks"]], ["worker-%d" % i for i in range(3)], (agent.name, planned))
         self.assertEqual(json.loads(agents[0].do("-o", "json", "jobs")), [])
 
     def test_a_large_log_is_the_same_bytes_and_waits_for_its_reader(self):
