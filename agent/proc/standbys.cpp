@@ -267,7 +267,8 @@ void Standbys::bury(Ending& ending, Instant now) {
     ending.look_at = now + ending.pause;
     return;
   }
-  if (!ending.launch.cgroup.empty()) cgroup_remove({ending.launch.cgroup, ending.launch.memory_cgroup});
+  // systemd removes its own, and would wait for ever to hear that one is empty which is gone.
+  if (!ending.launch.is_unit) cgroup_remove({ending.launch.cgroup, ending.launch.memory_cgroup});
   std::error_code ignored;
   std::filesystem::remove_all(ending.directory, ignored);
   ending.look_at = kNever;
