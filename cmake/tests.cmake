@@ -190,6 +190,6 @@ add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover
 # Tests that launch real shims.
 foreach(test unit_proc conformance systemd_suite runner_driver launch_pairs)
   if(TARGET ${test} AND TARGET dtrain-shim)
-    add_dependencies(${test} dtrain-shim)
+    add_dependencies(${test} dtrain-shim dtrain-warm)
   endif()
 endforeach()
