@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -32,25 +34,58 @@ struct Mark {
   uid_t uid = 0;
 };
 
-std::optional<Mark> mark_of(const std::string& path) {
+std::optional<Mark> mark_of(int at, const char* path, int flags) {
   struct statx info {};
-  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_INO | STATX_BTIME | STATX_UID, &info) != 0) return std::nullopt;
+  if (::statx(at, path, flags, STATX_INO | STATX_BTIME | STATX_UID, &info) != 0) return std::nullopt;
   return Mark{std::to_string(info.stx_ino) + " " + std::to_string(info.stx_btime.tv_sec) + "." + std::to_string(info.stx_btime.tv_nsec),
               info.stx_uid};
 }
 
-// The name in an event follows the handle of the directory, which is the watched one.
-std::string name_of(const char* event, const fanotify_event_metadata& head) {
-  const char* at = event + head.metadata_len;
-  const char* end = event + head.event_len;
+constexpr std::size_t kHandleHead = sizeof(file_handle);  // its bytes follow
+
+std::optional<Mark> mark_of(const std::string& path) { return mark_of(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW); }
+
+// Of the file with this handle: another may have taken its name since the event. Without one, of whatever is there.
+std::optional<Mark> mark_of(const std::string& path, const std::string& handle) {
+  if (handle.empty()) return mark_of(path);
+  const UniqueFd file(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  alignas(file_handle) char buffer[kHandleHead + MAX_HANDLE_SZ];
+  auto* const found = new (buffer) file_handle;
+  found->handle_bytes = MAX_HANDLE_SZ;
+  int mount = 0;
+  if (!file || ::name_to_handle_at(file.get(), "", found, &mount, AT_EMPTY_PATH) != 0) return std::nullopt;
+  if (handle != std::string_view(buffer, kHandleHead + found->handle_bytes)) return std::nullopt;
+  return mark_of(file.get(), "", AT_EMPTY_PATH);
+}
+
+// The part of an event of this type: what follows its head, a handle first; empty if there is none.
+std::string_view part_of(std::string_view event, const fanotify_event_metadata& head, int type) {
   fanotify_event_info_fid info{};
-  if (end - at < static_cast<std::ptrdiff_t>(sizeof info + sizeof(file_handle))) return "";
-  std::memcpy(&info, at, sizeof info);
-  if (info.hdr.info_type != FAN_EVENT_INFO_TYPE_DFID_NAME) return "";
-  unsigned handle_bytes = 0;
-  std::memcpy(&handle_bytes, at + sizeof info, sizeof handle_bytes);
-  at += sizeof info + sizeof(file_handle) + handle_bytes;
-  return at < end ? std::string(at, ::strnlen(at, static_cast<std::size_t>(end - at))) : "";
+  for (event.remove_prefix(head.metadata_len); event.size() >= sizeof info; event.remove_prefix(info.hdr.len)) {
+    std::memcpy(&info, event.data(), sizeof info);
+    if (info.hdr.len < sizeof info + kHandleHead || info.hdr.len > event.size()) break;
+    if (info.hdr.info_type == type) return event.substr(sizeof info, info.hdr.len - sizeof info);
+  }
+  return {};
+}
+
+std::size_t handle_size(std::string_view part) {
+  unsigned bytes = 0;
+  std::memcpy(&bytes, part.data(), sizeof bytes);
+  return std::min(kHandleHead + bytes, part.size());
+}
+
+// The name follows the handle of the directory, which is the watched one.
+std::string name_of(std::string_view event, const fanotify_event_metadata& head) {
+  std::string_view part = part_of(event, head, FAN_EVENT_INFO_TYPE_DFID_NAME);
+  if (part.empty()) return "";
+  part.remove_prefix(handle_size(part));
+  return std::string(part.substr(0, part.find('\0')));
+}
+
+std::string handle_of(std::string_view event, const fanotify_event_metadata& head) {
+  const std::string_view part = part_of(event, head, FAN_EVENT_INFO_TYPE_FID);
+  return part.empty() ? "" : std::string(part.substr(0, handle_size(part)));
 }
 
 // Empty if the assignment is gone.
@@ -66,7 +101,9 @@ void note_name(const std::string& assignment, const std::string& mark, const std
 
 ShmWatch::ShmWatch(std::string directory) : directory_(std::move(directory)) {
   if (::geteuid() != 0) return;
-  fd_.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_DFID_NAME | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY));
+  constexpr unsigned kClass = FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK;
+  fd_.reset(::fanotify_init(kClass | FAN_REPORT_DFID_NAME_TARGET, O_RDONLY));
+  if (!fd_) fd_.reset(::fanotify_init(kClass | FAN_REPORT_DFID_NAME, O_RDONLY));  // before Linux 5.17
   constexpr unsigned kHow = FAN_MARK_ADD | FAN_MARK_ONLYDIR;
   constexpr std::uint64_t kWhat = FAN_CREATE | FAN_MOVED_TO | FAN_ONDIR;
   if (fd_ && ::fanotify_mark(fd_.get(), kHow, kWhat, AT_FDCWD, directory_.c_str()) != 0) fd_.reset();
@@ -81,8 +118,9 @@ std::vector<ShmWatch::Made> ShmWatch::read() {
   for (const char* event = buffer; left >= static_cast<ssize_t>(sizeof head); event += head.event_len, left -= head.event_len) {
     std::memcpy(&head, event, sizeof head);
     if (head.event_len < sizeof head || head.event_len > left) break;
-    std::string name = name_of(event, head);
-    if (!name.empty() && name.find('\n') == std::string::npos) made.push_back({head.pid, std::move(name)});
+    const std::string_view bytes(event, head.event_len);
+    std::string name = name_of(bytes, head);
+    if (!name.empty() && name.find('\n') == std::string::npos) made.push_back({head.pid, std::move(name), handle_of(bytes, head)});
   }
   return made;
 }
@@ -118,7 +156,7 @@ void ShmWatch::note(const std::string& tasks_dir, const std::vector<Task>& tasks
     const std::vector<Made> news = read();
     if (news.empty()) return;
     for (const Made& made : news) {
-      const auto mark = mark_of(directory_ + "/" + made.name);  // none: it is gone already
+      const auto mark = mark_of(directory_ + "/" + made.name, made.handle);  // none: it is gone already
       if (!mark || !users.contains(mark->uid) || !may_look(mark->uid)) continue;
       if (std::exchange(maker, made.pid) != made.pid) task = maker_of(made.pid);
       if (task != nullptr && task->uid == mark->uid) note_name(tasks_dir + "/" + task->id.text(), mark->text, made.name);

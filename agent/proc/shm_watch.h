@@ -55,6 +55,7 @@ class ShmWatch {
   struct Made {
     pid_t pid = 0;
     std::string name;
+    std::string handle;  // of the file, as the kernel says it; empty before Linux 5.17
   };
   struct Removal {
     std::string record;

@@ -74,6 +74,7 @@ TEST_F(TaskLife, WhatATaskLeftInShmIsRemovedAtItsEnd) {
                                "  os.setsid()\n"
                                "  open(sys.argv[1] + '.child', 'w').write('x')\n"
                                "  os.rename(sys.argv[1] + '.child', sys.argv[1] + '.renamed')\n"
+                               "  while not os.path.exists(sys.argv[1] + '.go'): time.sleep(0.01)\n"
                                "  open(sys.argv[1] + '.replaced', 'w').write('x')\n"
                                "  time.sleep(1000)\n"
                                "while not os.path.exists(sys.argv[1] + '.foreign'): time.sleep(0.01)\n"
@@ -81,8 +82,13 @@ TEST_F(TaskLife, WhatATaskLeftInShmIsRemovedAtItsEnd) {
                                name}));
   world_->runner().start(id_, 1);
   EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
-  ASSERT_TRUE(world_->pump(sink, [&] { return there(".main") && there(".renamed") && there(".replaced"); }));
-  // Another's file took the name of one of its own; and one is another's from the beginning, and ends the task.
+  ASSERT_TRUE(world_->pump(sink, [&] { return there(".main") && there(".renamed"); }));
+  // Another's file took the name of one of its own, before anybody read of that; and one is another's from the beginning,
+  // and ends the task.
+  std::ofstream(name + ".go") << "y";
+  const auto give_up = std::chrono::steady_clock::now() + 30s;
+  while (!there(".replaced") && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  ASSERT_TRUE(there(".replaced"));
   std::ofstream(name + ".new") << "y";
   std::filesystem::rename(name + ".new", name + ".replaced");
   std::ofstream(name + ".foreign") << "y";
@@ -91,7 +97,7 @@ TEST_F(TaskLife, WhatATaskLeftInShmIsRemovedAtItsEnd) {
   EXPECT_TRUE(there(".replaced"));
   EXPECT_TRUE(there(".foreign"));
   EXPECT_FALSE(std::filesystem::exists(world_->directory(id_) + "/shm"));
-  for (const char* which : {".replaced", ".foreign"}) std::filesystem::remove(name + which);
+  for (const char* which : {".replaced", ".foreign", ".go"}) std::filesystem::remove(name + which);
 }
 
 // Whoever likes calls themselves a shim, with an assignment among their arguments.
