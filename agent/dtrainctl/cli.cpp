@@ -162,7 +162,12 @@ class CommandLine {
     plan->callback([this] { action_ = [options = file()](Session& s) { return cmd_plan(s, options); }; });
     CLI::App* convert = verb("convert", "the dtrain/v1 job that a manifest means");
     add_file(convert, true);
-    convert->callback([this] { action_ = [options = file()](Session& s) { return cmd_convert(s, options); }; });
+    each_one(convert->add_option("--app-config", app_config_, "the appConfig.json that belongs to Slider's resources.json"));
+    convert->callback([this] {
+      FileOptions options = file();
+      options.app_config = app_config_;
+      action_ = [options](Session& s) { return cmd_convert(s, options); };
+    });
   }
 
   void add_jobs_options(CLI::App* sub) {
@@ -397,6 +402,7 @@ class CommandLine {
   std::string timeout_, kind_, path_, attempt_, since_, drain_deadline_, shell_, names_of_, names_job_;
   bool no_color_ = false;
   FileOptions file_;
+  std::string app_config_;
   std::vector<std::string> sets_, params_, labels_, scale_, without_;
   RecoverOptions recover_;
   RunOptions run_;

@@ -18,6 +18,7 @@ struct FileOptions {
   std::string file;                                       // "-": stdin
   std::vector<std::pair<std::string, std::string>> sets;  // --set PATH=V
   std::map<std::string, std::string> params;              // --param K=V
+  std::string app_config;                                 // of an application of Slider; "": none
 };
 
 struct SubmitOptions {

@@ -49,6 +49,15 @@ Outcome<std::string> read_text(int fd, const std::string& name) {
   return text;
 }
 
+Outcome<std::string> read_file(Session& session, const std::string& name) {
+  UniqueFd fd;
+  if (name != "-") fd = UniqueFd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (name != "-" && !fd)
+    return failed(file_mistake(name, "", "could not open the job file: " + std::string(std::strerror(errno)),
+                               "give a job file that you can read, or - for stdin"));
+  return read_text(fd ? fd.get() : session.io.in_fd, name);
+}
+
 Outcome<void> send_file(Connection& connection, int fd, const std::string& digest, const std::string& path, const Session& session) {
   wire::PutBlobRequest chunk;
   chunk.digest = digest;
@@ -107,13 +116,13 @@ Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std:
 }
 
 Outcome<job::JobFile> read_jobs(Session& session, const FileOptions& options) {
-  UniqueFd fd;
-  if (options.file != "-") fd = UniqueFd(::open(options.file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (options.file != "-" && !fd)
-    return failed(file_mistake(options.file, "", "could not open the job file: " + std::string(std::strerror(errno)),
-                               "give a job file that you can read, or - for stdin"));
-  const auto text = read_text(fd ? fd.get() : session.io.in_fd, options.file);
+  auto text = read_file(session, options.file);
   if (!text) return failed(text.error());
+  if (!options.app_config.empty()) {
+    const auto app = read_file(session, options.app_config);
+    if (!app) return failed(app.error());
+    *text += "\n---\n" + *app;
+  }
   wire::ManifestSettings settings;
   if (job::needs_settings(*text)) {
     auto asked =

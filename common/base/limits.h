@@ -7,12 +7,14 @@
 namespace dtrain::limits {
 
 // Job file.
-inline constexpr std::size_t kJobFileBytes = 1 << 20;  // larger: refused before parsing
-inline constexpr std::size_t kYamlNodes = 100'000;     // scalars + sequences + mappings, aliases expanded: refused
-inline constexpr std::size_t kYamlDepth = 32;          // deeper: refused
-inline constexpr std::uint32_t kTasksPerJob = 10'000;  // more: refused
-inline constexpr std::uint32_t kRanksPerTask = 256;    // processes that dtrain starts in one task; more: refused
-inline constexpr std::uint32_t kWarmModules = 64;      // that a role names for its standbys; more: refused
+inline constexpr std::size_t kJobFileBytes = 1 << 20;    // larger: refused before parsing
+inline constexpr std::size_t kYamlNodes = 100'000;       // scalars + sequences + mappings, aliases expanded: refused
+inline constexpr std::size_t kYamlDepth = 32;            // deeper: refused
+inline constexpr std::uint32_t kTasksPerJob = 10'000;    // more: refused
+inline constexpr std::uint32_t kRanksPerTask = 256;      // processes that dtrain starts in one task; more: refused
+inline constexpr std::uint32_t kOverridesPerRole = 256;  // more: refused
+inline constexpr std::uint32_t kRetryExitCodes = 64;     // entries of a role's list; more: refused
+inline constexpr std::uint32_t kWarmModules = 64;        // that a role names for its standbys; more: refused
 inline constexpr std::size_t kModuleNameBytes = 200;
 inline constexpr std::uint32_t kRolesPerJob = 64;  // more: refused
 inline constexpr std::size_t kNameBytes = 63;      // job and node names

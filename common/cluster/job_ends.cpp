@@ -11,20 +11,39 @@ bool JobTransition::check_success() {
     const auto it = job_.tasks.find(*decider);
     return it != job_.tasks.end() && it->second.completed;
   }
+  if (job_.spec.policy.success_percent > 0) return enough_succeeded(false);
   // Some tasks still wait for room.
   if (begins_in_parts(job_, ledger_.state_.version) &&
       std::ranges::any_of(whole_tasks(job_), [this](const TaskId& id) { return !job_.tasks.contains(id); }))
     return false;
-  // All tasks that count must have succeeded: the workers if successPolicy says so, else every role that ends by itself.
-  const bool workers_only = job_.spec.policy.success_policy == job::SuccessPolicy::all_workers;
   bool any = false;
   for (const auto& [id, t] : job_.tasks) {
-    const job::RoleRules& rules = job::role_rules(job_.spec.framework, id.role);
-    if (!(workers_only ? rules.works : rules.ends) || !wanted(id)) continue;
+    if (!counts_for_success(id) || !wanted(id)) continue;
     if (!t.completed) return false;
     any = true;
   }
   return any;
+}
+
+// Where no task decides alone: the workers if successPolicy says so, else every role that ends by itself.
+bool JobTransition::counts_for_success(const TaskId& task) const {
+  const job::RoleRules& rules = job::role_rules(job_.spec.framework, task.role);
+  return job_.spec.policy.success_policy == job::SuccessPolicy::all_workers ? rules.works : rules.ends;
+}
+
+// policy.successPercent: true once enough have succeeded, or with `may_yet` if enough can.
+bool JobTransition::enough_succeeded(bool may_yet) const {
+  std::uint64_t all = 0, given_up = 0, done = 0;
+  for (const TaskId& id : whole_tasks(job_)) {
+    if (!counts_for_success(id) || !wanted(id)) continue;
+    ++all;
+    const auto task = job_.tasks.find(id);
+    if (task == job_.tasks.end()) continue;  // it waits for room
+    done += task->second.completed ? 1 : 0;
+    given_up += task->second.given_up ? 1 : 0;
+  }
+  const std::uint64_t most = may_yet ? all - given_up : done;
+  return most > 0 && most * job::kAllPercent >= all * job_.spec.policy.success_percent;
 }
 
 // No task of the job is restarted any more, so it keeps its place for nobody.

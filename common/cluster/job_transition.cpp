@@ -216,8 +216,7 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   const std::string cause = task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
   // A task that its host gave up because of a failure that counts in no budget goes on by a recovery, too.
   const bool spared = seen.exit && task.spared_attempt == seen.exit_attempt;
-  const bool retry =
-      (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit && job::may_restart(role.restart_policy, *seen.exit);
+  const bool retry = (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit && job::may_restart(role, *seen.exit);
   if (retry) {
     const auto& threshold = job_.spec.policy.failure_threshold;
     const std::string reason = cause + ": failed " + std::to_string(threshold.count) + " times within the failure threshold's window";
@@ -233,7 +232,12 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
     return;
   }
   const std::string reason = seen.reason.empty() ? cause : cause + ": " + seen.reason;
-  if (seen.exit && job::may_restart(role.restart_policy, *seen.exit) && in_doubt(task, reason)) return;
+  if (job_.spec.policy.success_percent > 0 && counts_for_success(task.place.task)) {
+    task.given_up = true;
+    if (enough_succeeded(true)) return;
+    return finish(JobState::failed, reason + "; fewer than successPercent can succeed now", false);
+  }
+  if (seen.exit && job::may_restart(role, *seen.exit) && in_doubt(task, reason)) return;
   finish(JobState::failed, reason, false);
 }
 

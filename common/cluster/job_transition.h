@@ -90,6 +90,8 @@ class JobTransition {
   void charge(std::uint32_t restarts);  // for exits, which may turn out to be consequences
   void watch_state();
   bool check_success();
+  bool counts_for_success(const TaskId& task) const;
+  bool enough_succeeded(bool may_yet) const;
   bool wanted(const TaskId& id) const;  // the task was not scaled away
   bool ended_before_deadline() const;
   void drop_scaled_away();

@@ -12,14 +12,16 @@ bool mentions(const JobSpec& spec, std::initializer_list<std::string> words) {
   const auto hit = [&](const std::string& text) {
     return std::any_of(words.begin(), words.end(), [&](const std::string& w) { return text.find(w) != std::string::npos; });
   };
-  const auto any_value = [&](const std::map<std::string, std::string>& env) {
-    return std::any_of(env.begin(), env.end(), [&](const auto& e) { return hit(e.second); });
-  };
-  if (any_value(spec.env)) return true;
-  return std::any_of(spec.roles.begin(), spec.roles.end(), [&](const auto& entry) {
-    const RoleSpec& role = entry.second;
-    return any_value(role.env) || std::any_of(role.command.begin(), role.command.end(), hit);
+  bool any = false;
+  const auto look_at = [&](const std::vector<std::string>& command) { any = any || std::ranges::any_of(command, hit); };
+  for_each_env(spec, [&](const std::map<std::string, std::string>& env) {
+    any = any || std::ranges::any_of(env, [&](const auto& entry) { return hit(entry.second); });
   });
+  for (const auto& [name, role] : spec.roles) {
+    look_at(role.command);
+    for (const RoleOverride& differs : role.overrides) look_at(differs.command);
+  }
+  return any;
 }
 
 bool needs_ports(const JobSpec& spec) { return mentions(spec, {"{hosts:", "{host:", "{ip:", "{port:", "{task.address}", "{task.port}"}); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/job/framework_roles.h"
+#include "common/job/quantity.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
@@ -29,16 +30,18 @@ constexpr std::array<std::string_view, 2> kLauncherModules{"torch.distributed.ru
 // Nobody waits for the master to run: the ranks wait for each other.
 constexpr auto kPytorchRoles = with_node(ranks_start_together(kUsualRoles));
 
-bool is_launcher(const RoleSpec& role) {
+bool is_launcher(const std::vector<std::string>& command) {
   const auto name_of = [](std::string_view path) { return path.substr(path.rfind('/') + 1); };
-  for (std::size_t i = 0; i < role.command.size(); ++i) {
-    const std::string& word = role.command[i];
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::string& word = command[i];
     if (i == 0 && std::ranges::count(kLaunchers, name_of(word)) > 0) return true;
-    if (word == "-m" && i + 1 < role.command.size()) return std::ranges::count(kLauncherModules, role.command[i + 1]) > 0;
+    if (word == "-m" && i + 1 < command.size()) return std::ranges::count(kLauncherModules, command[i + 1]) > 0;
     if (i > 0 && !word.starts_with('-')) return false;  // a script: what follows are its arguments
   }
   return false;
 }
+
+bool is_launcher(const RoleSpec& role) { return is_launcher(role.command); }
 
 bool by_command(const JobSpec& spec) { return option_of(spec, kStarter) == kByCommand; }
 
@@ -128,6 +131,13 @@ void check_pytorch(const JobSpec& spec, std::vector<FileError>& errors) {
   for (const auto& [name, role] : spec.roles) {
     const std::string path = "spec.roles." + name;
     if (starts_ranks(spec, role)) check_variables_of_ranks(path + ".env", role.env, errors);
+    for (const RoleOverride& differs : role.overrides) {
+      const std::string at = path + ".overrides." + format_range(differs.first, differs.last);
+      if (starts_ranks(spec, role)) check_variables_of_ranks(at + ".env", differs.env, errors);
+      if (!differs.command.empty() && is_launcher(differs.command) != is_launcher(role))
+        errors.push_back({"conflict", "", 0, at + ".command", "starts the ranks of its task in another way than the role's command",
+                          "use torchrun or the like in all commands of a role, or in none"});
+    }
     if (role_rules(spec.framework, name).serves)
       errors.push_back({"conflict", "", 0, path, "a pytorch job has no " + name + ": every process is a rank",
                         "call the role master, which has rank 0, or use framework: generic"});

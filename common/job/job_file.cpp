@@ -8,6 +8,7 @@
 #include "common/job/job_yaml.h"
 #include "common/job/kube_job.h"
 #include "common/job/manifest_input.h"
+#include "common/job/slider.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
@@ -106,7 +107,10 @@ class Reader {
  public:
   Reader(const ParseOptions& options, const wire::ManifestSettings& settings) : options_(options), settings_(settings) {}
 
-  void read(YamlNode& tree, std::size_t number) {
+  // `slider`: what an application of Slider runs, if the file says so.
+  void read(YamlNode& tree, std::size_t number, const YamlNode* slider) {
+    if (is_slider_app(tree)) return;
+    if (is_slider_resources(tree)) return read_application(tree, slider);
     if (is_own(tree)) return read_own(tree);
     FileErrors report(options_.file_name);
     apply_sets(tree, options_.sets, report);
@@ -141,6 +145,17 @@ class Reader {
     FileErrors report(options_.file_name);
     read_job_document(tree, options_, report, job);
     add(std::move(job), report.take());
+  }
+
+  void read_application(YamlNode& tree, const YamlNode* slider) {
+    FileErrors report(options_.file_name);
+    apply_sets(tree, options_.sets, report);
+    resolve(tree, options_.params, used_, report, true);
+    KubeNotes notes{report, report.for_same_places()};
+    ParsedJob job;
+    read_slider(tree, slider, notes, job);
+    for (const FileError& ignored : notes.ignored.take()) job.warnings.push_back(ignored.text());
+    add(std::move(job), notes.errors.take());
   }
 
   void read_one(const YamlNode& tree, const std::string& at, const std::string& where, KubeNotes& notes) {
@@ -200,7 +215,8 @@ JobFile read_job_file(std::string_view text, const ParseOptions& options, const 
     return out;
   }
   Reader reader(options, settings);
-  for (std::size_t i = 0; i < documents->size(); ++i) reader.read((*documents)[i], i + 1);
+  const auto slider = std::ranges::find_if(*documents, is_slider_app);
+  for (std::size_t i = 0; i < documents->size(); ++i) reader.read((*documents)[i], i + 1, slider == documents->end() ? nullptr : &*slider);
   return reader.take();
 }
 

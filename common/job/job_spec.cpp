@@ -20,6 +20,16 @@ std::optional<TaskId> first_with(const JobSpec& spec, bool RoleRules::*rule) {
 
 }  // namespace
 
+const RoleOverride* override_of(const RoleSpec& role, std::uint32_t index) {
+  const auto found = std::ranges::find_if(role.overrides, [&](const auto& one) { return one.first <= index && index <= one.last; });
+  return found == role.overrides.end() ? nullptr : &*found;
+}
+
+const std::vector<std::string>& command_of(const RoleSpec& role, std::uint32_t index) {
+  const RoleOverride* differs = override_of(role, index);
+  return differs != nullptr && !differs->command.empty() ? differs->command : role.command;
+}
+
 std::uint32_t since_version(const JobSpec& spec) {
   const auto later = [](const auto& env) {
     return std::ranges::any_of(env, [](const auto& entry) { return has_later_template(entry.second); });

@@ -65,6 +65,32 @@ struct Resources {
   }
 };
 
+// Exit codes from `first` to `last`.
+struct ExitCodes {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  template <class V>
+  void fields(V& v) {
+    v("first", first);
+    v("last", last);
+  }
+};
+
+// What differs for the tasks of a role from index `first` to `last`.
+struct RoleOverride {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  std::vector<std::string> command;        // in place of the role's; empty: the role's
+  std::map<std::string, std::string> env;  // added to the role's
+  template <class V>
+  void fields(V& v) {
+    v("first", first);
+    v("last", last);
+    v("command", command);
+    v("env", env);
+  }
+};
+
 struct RoleSpec {
   std::uint32_t replicas = 1;
   std::uint32_t min_replicas = 0;          // equals replicas unless the job may shrink
@@ -81,11 +107,14 @@ struct RoleSpec {
   bool notify = false;     // ready means READY=1 was sent
   Duration watchdog{0};    // 0: off
   std::int32_t stop_signal = 15;
-  SignalTo signal_to = SignalTo::all;  // which of a task's processes get the stop signal and the signal before the deadline
-  Duration start_timeout{0};           // a task that is not Running (with notify: ready) by then is killed; 0: off
-  std::vector<std::string> warm;       // what a standby imports: {"auto"}, {"none"} or modules; empty: as the framework has it
-  std::uint32_t nproc_per_node = 0;    // processes (ranks) that each task runs; 0: one, which is not told of ranks within its task
-  std::string work_dir = {};           // "": the job's
+  SignalTo signal_to = SignalTo::all;        // which of a task's processes get the stop signal and the signal before the deadline
+  Duration start_timeout{0};                 // a task that is not Running (with notify: ready) by then is killed; 0: off
+  std::vector<std::string> warm;             // what a standby imports: {"auto"}, {"none"} or modules; empty: as the framework has it
+  std::uint32_t nproc_per_node = 0;          // processes (ranks) that each task runs; 0: one, which is not told of ranks within its task
+  std::string work_dir = {};                 // "": the job's
+  std::vector<ExitCodes> retry_codes = {};   // restartPolicy ExitCode restarts after these; empty: after 128 and above
+  Duration run_timeout{0};                   // an attempt that runs for so long is killed; 0: off
+  std::vector<RoleOverride> overrides = {};  // by index, which do not overlap
   template <class V>
   void fields(V& v) {
     v("replicas", replicas);
@@ -108,6 +137,9 @@ struct RoleSpec {
     v("nproc_per_node", nproc_per_node, wire::Since{3});
     v("warm", warm, wire::Since{3});
     v("work_dir", work_dir, wire::Since{3});
+    v("retry_codes", retry_codes, wire::Since{3});
+    v("run_timeout", run_timeout, wire::Since{3});
+    v("overrides", overrides, wire::Since{3});
   }
 };
 
@@ -171,6 +203,7 @@ struct SignalBeforeDeadline {
   }
 };
 
+inline constexpr std::uint32_t kAllPercent = 100;
 inline constexpr Duration kWaitForUnlessSaid = 10min, kGrowAfterUnlessSaid = 1min;
 
 struct Policy {
@@ -195,6 +228,7 @@ struct Policy {
   // for so long there must be room for all tasks of a job that shrank before it begins again with them; zero: it never does by itself;
   // unset: kGrowAfterUnlessSaid where there is a checkpoint to restore, else never
   std::optional<Duration> grow_after;
+  std::uint32_t success_percent = 0;  // how many of the tasks that count for the job's success have to succeed, rounded up; 0: all
   template <class V>
   void fields(V& v) {
     v("backoff_limit", backoff_limit);
@@ -216,6 +250,7 @@ struct Policy {
     v("wait_for", wait_for);
     v("collective", collective, wire::Since{3});
     v("grow_after", grow_after, wire::Since{3});
+    v("success_percent", success_percent, wire::Since{3});
   }
 };
 // `gang: false` was read before that, and did nothing.
@@ -285,6 +320,22 @@ bool looks_for(const CheckpointSpec& spec, transfer::FormatId format);
 std::string_view to_string(Framework f);
 std::uint32_t total_replicas(const JobSpec& spec);
 bool has_role(const JobSpec& spec, std::string_view role);
+
+// What the role says of the task with this index alone; null: nothing.
+const RoleOverride* override_of(const RoleSpec& role, std::uint32_t index);
+
+// Calls `visit` for each map of variables: the job's, its roles' and their overrides'.
+template <class Spec, class Visit>
+void for_each_env(Spec& spec, Visit visit) {
+  visit(spec.env);
+  for (auto& [name, role] : spec.roles) {
+    visit(role.env);
+    for (auto& differs : role.overrides) visit(differs.env);
+  }
+}
+
+// The command of the role's task with this index.
+const std::vector<std::string>& command_of(const RoleSpec& role, std::uint32_t index);
 
 // Where its tasks start: the role's, or the job's.
 const std::string& work_dir_of(const JobSpec& spec, const std::string& role);

@@ -83,11 +83,24 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.line("command", list(role.command));
   w.map("env", role.env);
   if (!role.work_dir.empty()) w.line("workDir", text(role.work_dir));
+  if (!role.overrides.empty()) {
+    w.open("overrides");
+    for (const RoleOverride& differs : role.overrides) {
+      w.open(json_text(format_range(differs.first, differs.last)));
+      if (!differs.command.empty()) w.line("command", list(differs.command));
+      w.map("env", differs.env);
+      w.close();
+    }
+    w.close();
+  }
   write_resources(w, role.resources);
   w.map("nodeSelector", role.node_selector);
   w.line("antiAffinity", text(role.anti_affinity));
   w.word("avoidGpuHosts", role.avoid_gpu_hosts);
   w.word("restartPolicy", role.restart_policy);
+  std::vector<std::string> codes;
+  for (const ExitCodes& some : role.retry_codes) codes.push_back(format_range(some.first, some.last));
+  if (!codes.empty()) w.line("retryExitCodes", list(codes));
   // In one line, because it has its default as a whole or not at all.
   std::string after;
   for (const auto& [other, reached] : role.start_after)
@@ -100,6 +113,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.line("stopSignal", format_signal(role.stop_signal));
   w.word("signalTo", role.signal_to);
   w.duration("startTimeout", role.start_timeout);
+  if (role.run_timeout > Duration::zero()) w.duration("runTimeout", role.run_timeout);
   if (role.nproc_per_node > 0) w.number("nprocPerNode", role.nproc_per_node);
   if (const std::string first = role.warm.empty() ? "" : role.warm.front(); first == kWarmAuto || first == kWarmNone) w.line("warm", first);
   else if (!first.empty()) w.line("warm", list(role.warm));
@@ -135,6 +149,7 @@ void write_policy(Writer& w, const Policy& policy) {
   if (policy.ttl_after_finished) w.seconds("ttlSecondsAfterFinished", *policy.ttl_after_finished);
   w.word("cleanPodPolicy", policy.clean_pod_policy);
   w.word("successPolicy", policy.success_policy);
+  if (policy.success_percent > 0) w.number("successPercent", policy.success_percent);
   w.word("evaluatorInCluster", policy.evaluator_in_cluster);
   w.flag("enableDynamicWorker", policy.enable_dynamic_worker);
   w.word("placement", policy.placement);

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "common/job/manifest.h"
 #include "common/job/map_reader.h"
 #include "common/job/text.h"
 
@@ -116,7 +117,9 @@ void KubeFields::rest() {
   for (const YamlEntry* entry : entries()) {
     if (taken_.contains(entry->key) || asks_for_nothing(entry->value)) continue;
     const auto reason = std::ranges::find(kReasons, entry->key, [](const auto& known) { return known.first; });
-    notes_.ignore(path(entry->key), reason == kReasons.end() ? "has no effect here" : "has no effect here: " + std::string(reason->second));
+    const std::string near = reason == kReasons.end() ? nearest(entry->key, {taken_.begin(), taken_.end()}) : "";
+    notes_.ignore(path(entry->key), "has no effect here" + (reason == kReasons.end() ? "" : ": " + std::string(reason->second)) +
+                                        (near.empty() ? "" : "; did you mean " + in_quotes(near) + "?"));
   }
 }
 

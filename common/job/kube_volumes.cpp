@@ -1,6 +1,7 @@
 // Volumes of a manifest as directories of the hosts. A task has the file system of its host, so that a mount is honoured where the
 // directory lies at the place of the mount; elsewhere its user is told what the hosts have to provide.
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <optional>
 
@@ -21,6 +22,11 @@ struct HostDirectory {
 std::string trimmed(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
+}
+
+bool is_plain(std::string_view path) {
+  constexpr std::string_view kOthers = "/._-";
+  return std::ranges::all_of(path, [&](unsigned char c) { return std::isalnum(c) != 0 || kOthers.find(char(c)) != kOthers.npos; });
 }
 
 std::optional<HostDirectory> mapped(const std::string& what, const std::string& name, bool optional, const std::string& path,
@@ -89,8 +95,12 @@ void read_mount(KubeFields& mount, const HostDirectory& directory, KubeJob& job)
     job.notes.ignore(mount.path("mountPath"), "is a directory of the host: tasks there share it, and what is in it stays after the job");
   if (source == place) return;
   add_once(job.spec.require_paths, place);
-  job.notes.ignore(mount.path("mountPath"), "tasks see the host's own file system: on each host " + place + " must lead to " + source +
-                                                " (ln -s " + source + " " + place + "); a host without it gets no tasks of the job");
+  // A path that a shell would read in its own way is in no line that people paste into one.
+  const bool plain = is_plain(place) && is_plain(source);
+  job.notes.ignore(mount.path("mountPath"), "tasks see the host's own file system: on each host " + (plain ? place : in_quotes(place)) +
+                                                " must lead to " + (plain ? source : in_quotes(source)) +
+                                                (plain ? " (ln -s " + source + " " + place + ")" : "") +
+                                                "; a host without it gets no tasks of the job");
 }
 
 }  // namespace

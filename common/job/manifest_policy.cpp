@@ -93,6 +93,7 @@ void read_policy(const YamlNode& node, const std::string& path, FileErrors& repo
   if (map.seconds("ttlSecondsAfterFinished", seconds, 0)) out.ttl_after_finished = seconds;
   map.word("cleanPodPolicy", out.clean_pod_policy);
   map.word("successPolicy", out.success_policy);
+  map.number("successPercent", out.success_percent, 1, kAllPercent);
   map.word("evaluatorInCluster", out.evaluator_in_cluster);
   map.boolean("enableDynamicWorker", out.enable_dynamic_worker);
   map.word("placement", out.placement);

@@ -78,6 +78,36 @@ void read_warm(MapReader& role, const YamlNode& node, FileErrors& report, std::v
   out = {node.text};
 }
 
+void read_retry_codes(MapReader& role, FileErrors& report, std::vector<ExitCodes>& out) {
+  std::vector<std::string> texts;
+  role.texts("retryExitCodes", texts);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto codes = parse_range(texts[i]);
+    if (codes) out.push_back({codes->first, codes->second});
+    else report.add("wrong-type", item_path(role.path("retryExitCodes"), i), codes.error().message);
+  }
+}
+
+// By index or range of indices: what these tasks have of their own.
+void read_overrides(const YamlNode& node, const std::string& path, FileErrors& report, std::vector<RoleOverride>& out) {
+  if (node.kind != Kind::mapping)
+    return report.add("wrong-type", path,
+                      "must be a map such as {0: {env: {A: b}}, 2-5: {command: [...]}}, not " + std::string(kind_name(node)));
+  for (const YamlEntry& entry : node.entries) {
+    const std::string at = join_path(path, entry.key);
+    const auto indices = parse_range(entry.key);
+    if (!indices) {
+      report.add("wrong-type", at, indices.error().message, "the key is the index of a task, or a range of them");
+      continue;
+    }
+    RoleOverride& differs = out.emplace_back(RoleOverride{indices->first, indices->second, {}, {}});
+    MapReader map(entry.value, at, report);
+    map.texts("command", differs.command);
+    map.text_map("env", differs.env);
+    map.done();
+  }
+}
+
 }  // namespace
 
 bool is_exclusive_role(Framework framework, std::string_view role) { return role_rules(framework, role).exclusive; }
@@ -108,6 +138,9 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   map.signal("stopSignal", out.stop_signal);
   map.word("signalTo", out.signal_to);
   map.duration("startTimeout", out.start_timeout);
+  map.duration("runTimeout", out.run_timeout);
+  read_retry_codes(map, report, out.retry_codes);
+  if (const YamlNode* overrides = map.node("overrides")) read_overrides(*overrides, map.path("overrides"), report, out.overrides);
   if (const YamlNode* nproc = map.node("nprocPerNode")) read_nproc(map, *nproc, out.resources, report, out.nproc_per_node);
   if (const YamlNode* warm = map.node("warm")) read_warm(map, *warm, report, out.warm);
   map.done();

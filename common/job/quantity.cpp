@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <csignal>
 #include <limits>
 #include <optional>
@@ -190,6 +191,25 @@ std::string format_signal(std::int32_t signal) {
   for (const auto& known : kSignals)
     if (known.number == signal) return "SIG" + std::string(known.name);
   return std::to_string(signal);
+}
+
+Result<std::pair<std::uint32_t, std::uint32_t>> parse_range(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto number = [](std::string_view digits) -> std::optional<std::uint32_t> {
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+    return value;
+  };
+  const auto first = number(text.substr(0, dash));
+  const auto last = dash == text.npos ? first : number(text.substr(dash + 1));
+  if (!first || !last || *first > *last)
+    return fail(ErrorCode::invalid, "must be a number such as 3, or a range such as 3-5, not " + in_quotes(std::string(text)));
+  return std::pair(*first, *last);
+}
+
+std::string format_range(std::uint32_t first, std::uint32_t last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
 }
 
 }  // namespace dtrain::job

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -15,6 +16,10 @@ inline constexpr std::uint64_t kMostCpuMillis = 1'000'000'000;               // 
 inline constexpr std::int32_t kHighestSignal = 64;
 
 Result<std::int32_t> parse_signal(std::string_view text);  // SIGUSR1, USR1 or 10; 1 to kHighestSignal
+
+// "7" or "3-5", as the first and the last number.
+Result<std::pair<std::uint32_t, std::uint32_t>> parse_range(std::string_view text);
+std::string format_range(std::uint32_t first, std::uint32_t last);
 
 // The shortest text that reads back as the same value.
 std::string format_cpus(std::uint64_t millis);

@@ -106,14 +106,16 @@ Result<Rendered> render(const JobSpec& spec, const ClusterView& cluster, const T
   add_dtrain(spec, cluster, task, out.env);
   Env users;
   TemplateRenderer renderer(spec, cluster, task, out.env);
-  for (const auto& argument : role->second.command) {
+  for (const auto& argument : command_of(role->second, task.task.index)) {
     auto value = renderer.render(argument);
     if (!value) return fail(std::move(value.error()));
     out.argv.push_back(std::move(*value));
   }
   rules_of(spec.framework).command(spec, task.task, out.argv);
-  for (const Env* from : {&spec.env, &role->second.env})
-    if (auto added = add_users(*from, renderer, users); !added) return fail(std::move(added.error()));
+  const RoleOverride* differs = override_of(role->second, task.task.index);
+  for (const Env* from : {&spec.env, &role->second.env, differs == nullptr ? nullptr : &differs->env})
+    if (from == nullptr) continue;
+    else if (auto added = add_users(*from, renderer, users); !added) return fail(std::move(added.error()));
   for (auto& [name, value] : users) out.env[name] = std::move(value);
   if (auto sized = check_sizes(out, task.task); !sized) return fail(std::move(sized.error()));
   return out;

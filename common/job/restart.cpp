@@ -6,14 +6,27 @@
 
 namespace dtrain::job {
 
-bool may_restart(RestartPolicy policy, const Exit& exit) {
+namespace {
+
+constexpr std::uint32_t kFirstRetryable = 128;
+
+bool is_retryable(const RoleSpec& role, const Exit& exit) {
+  if (exit.unknown || exit.with_host) return true;
+  const auto code = static_cast<std::uint32_t>(exit.signal != 0 ? kFirstRetryable + exit.signal : exit.code);
+  if (role.retry_codes.empty()) return code >= kFirstRetryable;
+  return std::ranges::any_of(role.retry_codes, [&](const ExitCodes& codes) { return codes.first <= code && code <= codes.last; });
+}
+
+}  // namespace
+
+bool may_restart(const RoleSpec& role, const Exit& exit) {
   const bool not_executed = exit.signal == 0 && (exit.code == 126 || exit.code == 127) && !exit.cause.empty();
   if (not_executed) return false;
-  switch (policy) {
+  switch (role.restart_policy) {
     case RestartPolicy::never: return false;
     case RestartPolicy::always: return true;
     case RestartPolicy::on_failure: return !exit.success();
-    case RestartPolicy::exit_code: return exit.unknown || exit.with_host || exit.signal != 0 || exit.code >= 128;
+    case RestartPolicy::exit_code: return is_retryable(role, exit);
   }
   return false;
 }

@@ -11,9 +11,9 @@ namespace dtrain::job {
 
 // True if a task that ended like this may run again. Source: Kubeflow's training operator, pkg/core/pod.go: OnFailure
 // restarts after any failure, Always after success too, Never not at all, ExitCode only from 128 upwards (death by
-// signal n counts as 128+n). An end that is proven but not explained may be retried under every policy but Never. A
-// program that could not be executed would fail the same way again and is never retried.
-bool may_restart(RestartPolicy policy, const Exit& exit);
+// signal n counts as 128+n), or only after the codes that the role lists. An end that is proven but not explained may be retried under
+// every policy but Never. A program that could not be executed would fail the same way again and is never retried.
+bool may_restart(const RoleSpec& role, const Exit& exit);
 
 // Delay before the restart after `in_row` earlier ones without a healthy period: first, initial, 2*initial,
 // ... max. Jitter (a quarter, downwards) is drawn from `seed`, so that the ledger's replay gives the same.

@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::size_t kRequiredPaths = 128;  // a host may need some 20 ms to look at each
 constexpr std::size_t kDigestBytes = 64;     // BLAKE2b-256 in hex
+constexpr std::uint32_t kLastExitCode = 255;
 constexpr std::uint32_t kWorkersPerPs = 20;  // beyond, one ps becomes the bottleneck
 
 // The first of the framework's roles for which the rule holds.
@@ -280,7 +281,41 @@ class Rules {
           "use framework: pytorch, or leave it out");
     check_span(join_path(path, "watchdog"), role.watchdog, errors_);
     check_span(join_path(path, "startTimeout"), role.start_timeout, errors_);
+    check_span(join_path(path, "runTimeout"), role.run_timeout, errors_);
+    check_retry_codes(join_path(path, "retryExitCodes"), role);
+    check_overrides(join_path(path, "overrides"), role);
     check_signal(join_path(path, "stopSignal"), role.stop_signal, errors_);
+  }
+
+  void check_retry_codes(const std::string& path, const RoleSpec& role) {
+    if (role.retry_codes.empty()) return;
+    if (role.restart_policy != RestartPolicy::exit_code)
+      add("conflict", path, "has no meaning with restartPolicy: " + std::string(word_for(role.restart_policy)),
+          "write restartPolicy: ExitCode, or leave it out");
+    if (role.retry_codes.size() > limits::kRetryExitCodes)
+      add("limit", path, "must have at most " + std::to_string(limits::kRetryExitCodes) + " entries", "write ranges such as 64-78");
+    for (std::size_t i = 0; i < std::min<std::size_t>(role.retry_codes.size(), limits::kRetryExitCodes); ++i)
+      if (const ExitCodes& codes = role.retry_codes[i]; codes.first < 1 || codes.last > kLastExitCode)
+        add("out-of-range", item_path(path, i),
+            "must be exit codes from 1 to " + std::to_string(kLastExitCode) + ", not " + format_range(codes.first, codes.last),
+            "a death by signal n is 128 + n");
+  }
+
+  void check_overrides(const std::string& path, const RoleSpec& role) {
+    if (role.overrides.size() > limits::kOverridesPerRole)
+      return add("limit", path, "must have at most " + std::to_string(limits::kOverridesPerRole) + " entries", "write ranges such as 0-7");
+    std::map<std::uint32_t, std::uint32_t> taken;  // last index -> first
+    for (const RoleOverride& differs : role.overrides) {
+      const std::string at = join_path(path, format_range(differs.first, differs.last));
+      if (differs.last >= role.replicas)
+        add("out-of-range", at, "names a task that the role does not have: its indices are 0 to " + std::to_string(role.replicas - 1));
+      const auto next = taken.lower_bound(differs.first);
+      if (next != taken.end() && next->second <= differs.last)
+        add("conflict", at, "names a task that " + format_range(next->second, next->first) + " names, too", "give each task one entry");
+      taken[differs.last] = differs.first;
+      if (!differs.command.empty()) check_command(join_path(at, "command"), differs.command);
+      check_env(join_path(at, "env"), differs.env);
+    }
   }
 
   void check_command(const std::string& path, const std::vector<std::string>& command) {

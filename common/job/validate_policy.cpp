@@ -49,6 +49,18 @@ void check_deadlines(const std::string& path, const Policy& policy, std::vector<
         "must be less than activeDeadlineSeconds, not " + format_duration(policy.signal_before_deadline->before));
 }
 
+// Where one task decides, or each needs all others, a part of them means nothing.
+void check_percent(const std::string& path, const JobSpec& spec, std::vector<FileError>& errors) {
+  const std::uint32_t percent = spec.policy.success_percent;
+  if (percent == 0) return;
+  if (percent > kAllPercent) add(errors, "out-of-range", path, "must be from 1 to 100, not " + std::to_string(percent));
+  if (const auto decides = deciding_task(spec))
+    add(errors, "conflict", path, "has no meaning: the success of " + decides->text() + " is the job's",
+        "write successPolicy: AllWorkers, or leave it out");
+  else if (is_collective(spec))
+    add(errors, "conflict", path, "has no meaning: no task of this job continues without the others", "leave it out");
+}
+
 void check_checkpoint(const std::string& path, const CheckpointSpec& checkpoint, std::vector<FileError>& errors) {
   if (!checkpoint.dir.starts_with('/'))
     add(errors, "out-of-range", join_path(path, "dir"), "must be an absolute path, not " + in_quotes(checkpoint.dir));
@@ -92,6 +104,7 @@ void check_policy(const JobSpec& spec, std::vector<FileError>& errors) {
     add(errors, "out-of-range", join_path(path, "failureThreshold.within"), "must be above 0", "count: 0 switches it off");
   check_deadlines(path, spec.policy, errors);
   if (spec.policy.grow_after) check_span(join_path(path, "growAfter"), *spec.policy.grow_after, errors);
+  check_percent(join_path(path, "successPercent"), spec, errors);
   for (const auto& [role, most] : spec.policy.wait_for) {
     const std::string at = join_path(path, "waitFor." + role);
     check_span(at, most, errors);

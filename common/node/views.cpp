@@ -245,9 +245,9 @@ namespace {
 void hide_secrets(job::JobSpec& spec) {
   spec.package_digest.clear();
   spec.package_content.clear();
-  for (auto& [name, value] : spec.env) value = "(hidden)";
-  for (auto& [role_name, role] : spec.roles)
-    for (auto& [name, value] : role.env) value = "(hidden)";
+  job::for_each_env(spec, [](auto& env) {
+    for (auto& [name, value] : env) value = "(hidden)";
+  });
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ void Task::attempt_exited(Instant now, AttemptNumber attempt, const Exit& exit) 
 
 std::optional<std::string> Task::why_no_restart(Instant now) const {
   const job::Policy& policy = order_.context->spec.policy;
-  if (!job::may_restart(role().restart_policy, *exit_)) return "";
+  if (!job::may_restart(role(), *exit_)) return "";
   if (spared_) return std::nullopt;
   if (!exit_->success() && policy.failure_threshold.count > 0) {
     const auto recent =
@@ -405,6 +405,7 @@ Instant Task::overdue_at() const {
   // A task that waits for the grant of its lease is not waiting for its program.
   const bool starts = runs ? role().notify && !ready_ : phase_ == Phase::starting && lease_ == 0ns;
   if (starts && role().start_timeout > 0ns) at = std::min(at, not_ready_since_ + role().start_timeout);
+  if (runs && role().run_timeout > 0ns) at = std::min(at, started_ + role().run_timeout);
   return at;
 }
 
@@ -412,8 +413,10 @@ void Task::kill_overdue(Instant now) {
   if (killed_ || now < overdue_at()) return;
   const bool silent = role().watchdog > 0ns && now >= last_sign_of_life_ + role().watchdog && phase_ == Phase::running;
   const std::string wanted = role().notify ? "ready" : "running";
-  overdue_ = silent ? "watchdog: silent for " + duration_text(role().watchdog)
-                    : "startTimeout: not " + wanted + " within " + duration_text(role().start_timeout);
+  const bool long_enough = role().run_timeout > 0ns && now >= started_ + role().run_timeout && phase_ == Phase::running;
+  overdue_ = silent        ? "watchdog: silent for " + duration_text(role().watchdog)
+             : long_enough ? "runTimeout: ran for " + duration_text(role().run_timeout)
+                           : "startTimeout: not " + wanted + " within " + duration_text(role().start_timeout);
   killed_ = true;
   actions_.kill(order_.id);
 }

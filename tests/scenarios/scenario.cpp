@@ -86,6 +86,8 @@ class Story {
       fail_with("'" + w[0] + "' needs a value");
     } else if (w[0] == "backoffLimit") {
       spec.policy.backoff_limit = static_cast<std::uint32_t>(std::stoul(w[1]));
+    } else if (w[0] == "percent") {
+      spec.policy.success_percent = static_cast<std::uint32_t>(std::stoul(w[1]));
     } else if (w[0] == "threshold") {
       spec.policy.failure_threshold.count = static_cast<std::uint32_t>(std::stoul(w[1]));
     } else if (w[0] == "deadline") {

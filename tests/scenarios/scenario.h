@@ -15,7 +15,7 @@
 // Job lines: role NAME REPLICAS [script words of tests/sim/script.h]; restart ROLE POLICY; checkpoint;
 //   backoffLimit N; threshold N; deadline N (seconds); clean Running|All|None; grace N (seconds); freeze (onPsFailure);
 //   priority N; expected N (seconds); gpus ROLE N (of each task; the host has two); cpus ROLE N (of each; it has eight);
-//   least ROLE N (minReplicas); growAfter T|never
+//   least ROLE N (minReplicas); growAfter T|never; percent N (successPercent)
 // Deeds: submit|cancel|suspend|resume|restart|rerun|delete|delete --force NAME; scale NAME ROLE=N; restart TASK of NAME;
 //   kill TASK of NAME; kill shim of TASK of NAME; kill agent for T; reboot for T; pause agent for T; disk error;
 //   rot checkpoint of NAME

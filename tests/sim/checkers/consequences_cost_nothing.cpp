@@ -45,11 +45,13 @@ class ConsequencesCostNothing final : public LedgerChecker {
     const job::JobSpec* spec = world_.book().spec_of(id.job);
     const auto role = spec == nullptr ? decltype(spec->roles.begin()){} : spec->roles.find(id.task.role);
     const bool given = spec != nullptr && role != spec->roles.end();
+    job::RoleSpec always;
+    always.restart_policy = job::RestartPolicy::always;
     const job::RestartPolicy policy = given ? role->second.restart_policy : job::RestartPolicy::always;
     if (shim.exit->success() && policy != job::RestartPolicy::always) return;
     End end{id, shim.attempt, world_.now()};
     end.host = world_.host_of(shim);
-    const bool again = job::may_restart(policy, *shim.exit);
+    const bool again = job::may_restart(given ? role->second : always, *shim.exit);
     if (shim.exit->with_host) end.why = again ? Why::with_host : Why::own;
     else if (shim.exit->unknown && shim.exit->cause == "host went down") end.why = Why::crash;
     else if (!attempts_.own_end(shim) && shim.script.hang == 0) return;  // asked for; or by its watchdog

@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using namespace testing;  // NOLINT: the helpers of kube_support.h
 
@@ -116,7 +117,10 @@ TEST(KubeVolumes, AreDirectoriesOfTheHosts) {
   EXPECT_THAT(empty.warnings, ElementsAre(HasSubstr("volumeMounts[0].mountPath: is a directory of the host")));
   const ParsedJob elsewhere = job("secret: {secretName: shards}", "mountPath: /keys, subPath: a, readOnly: true");
   EXPECT_THAT(elsewhere.spec.require_paths, ElementsAre("/data/shards/a", "/keys"));
-  EXPECT_THAT(elsewhere.warnings, ElementsAre(HasSubstr("readOnly: is not enforced"), HasSubstr("/keys must lead to /data/shards/a")));
+  EXPECT_THAT(elsewhere.warnings, ElementsAre(HasSubstr("readOnly: is not enforced"),
+                                              HasSubstr("/keys must lead to /data/shards/a (ln -s /data/shards/a /keys); ")));
+  const ParsedJob odd = job("hostPath: {path: /tmp/x}", "mountPath: \"/a; touch b\"");
+  EXPECT_THAT(odd.warnings, ElementsAre(AllOf(HasSubstr("`/a; touch b` must lead to `/tmp/x`; "), Not(HasSubstr("ln -s")))));
 }
 
 TEST(KubeVolumes, WhatNobodyMapsIsRefusedWithTheLineOfTheConfiguration) {

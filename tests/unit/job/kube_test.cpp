@@ -328,6 +328,7 @@ TEST(KubeFields, WhatHasNoEffectIsNamedOnce) {
             stdin: false
             securityContext: {runAsUser: 1000}
             frobnicate: 7
+            workinDir: /x
             resources: {limits: {rdma/hca: 1, memory: 1Gi}, requests: {rdma/hca: 1, memory: 1Gi}}
 )"));
   const std::string pod = "spec.tfReplicaSpecs.Worker.template.spec.";
@@ -335,6 +336,7 @@ TEST(KubeFields, WhatHasNoEffectIsNamedOnce) {
                                 HasSubstr(pod + "schedulerName: "), HasSubstr(pod + "priorityClassName: priorityClasses in dtraind.yaml"),
                                 HasSubstr(pod + "tolerations: "), HasSubstr(pod + "containers[0].securityContext: "),
                                 HasSubstr(pod + "containers[0].frobnicate: has no effect here"),
+                                HasSubstr(pod + "containers[0].workinDir: has no effect here; did you mean `workingDir`?"),
                                 HasSubstr(pod + "containers[0].resources.limits.rdma/hca: ")));
 }
 

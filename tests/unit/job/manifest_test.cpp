@@ -71,6 +71,11 @@ spec:
       antiAffinity: rack
       avoidGpuHosts: require
       restartPolicy: ExitCode
+      retryExitCodes: [75, 128-255]
+      runTimeout: 2h
+      overrides:
+        0: {env: {A: first}}
+        2-3: {command: [python3, other.py], env: {C: d}}
       startAfter: {chief: Ready}
       onDisconnect: freeze
       exclusive: true
@@ -125,6 +130,16 @@ spec:
   EXPECT_EQ(worker.watchdog, 90s);
   EXPECT_EQ(worker.start_timeout, 5min);
   EXPECT_EQ(worker.stop_signal, SIGUSR2);
+  EXPECT_EQ(worker.run_timeout, 2h);
+  ASSERT_EQ(worker.retry_codes.size(), 2u);
+  EXPECT_EQ(worker.retry_codes[0].first, 75u);
+  EXPECT_EQ(worker.retry_codes[0].last, 75u);
+  EXPECT_EQ(worker.retry_codes[1].last, 255u);
+  ASSERT_EQ(worker.overrides.size(), 2u);
+  EXPECT_EQ(override_of(worker, 1), nullptr);
+  EXPECT_THAT(override_of(worker, 0)->env, ElementsAre(Pair("A", "first")));
+  EXPECT_EQ(command_of(worker, 0), worker.command);
+  EXPECT_THAT(command_of(worker, 3), ElementsAre("python3", "other.py"));
   EXPECT_EQ(worker.signal_to, SignalTo::main);
   ASSERT_TRUE(spec.checkpoint);
   EXPECT_EQ(spec.checkpoint->dir, "/data/ckpt/digits");
@@ -201,6 +216,7 @@ TEST(Manifest, ShortFormsOfPolicy) {
   EXPECT_EQ(policy("successPolicy: \"\"").success_policy, SuccessPolicy::by_framework);
   EXPECT_EQ(policy("failureThreshold: {count: 0, within: 0}").failure_threshold.count, 0u);
   EXPECT_EQ(policy("growAfter: 90s").grow_after, 90s);
+  EXPECT_EQ(policy("successPolicy: AllWorkers, successPercent: 75").success_percent, 75u);
   EXPECT_EQ(policy("growAfter: never").grow_after, 0s);
 }
 

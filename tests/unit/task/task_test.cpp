@@ -359,7 +359,7 @@ TEST_F(Tasks, AnEndWithTheHostOfATaskOfTheCoordinatorsIsLeftToItAndSpared) {
   const auto told = seen();
   EXPECT_EQ(told.state, TaskState::failed);
   EXPECT_TRUE(told.spared);
-  EXPECT_TRUE(job::may_restart(job::RestartPolicy::on_failure, *told.exit)) << "or the coordinator would end the job";
+  EXPECT_TRUE(job::may_restart(job::RoleSpec{}, *told.exit)) << "or the coordinator would end the job";
   EXPECT_EQ(job::describe(*told.exit), "its host was stopped (exit code 0)");
 }
 
