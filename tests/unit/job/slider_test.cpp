@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 constexpr const char* kResources = R"({
-  "schema": "http://example.org/specification/v2.0.0",
+  "schema": "specification/v2.0.0",
   "metadata": {},
   "global": {"yarn.container.failure.threshold": "4", "yarn.container.failure.window.hours": "8"},
   "components": {
@@ -29,7 +29,7 @@ constexpr const char* kResources = R"({
   }
 })";
 constexpr const char* kApp = R"({
-  "schema": "http://example.org/specification/v2.0.0",
+  "schema": "specification/v2.0.0",
   "global": {
     "application.def": "slider-tensorflow-app-package.zip",
     "site.global.user.scripts.entry": "mnist.py",

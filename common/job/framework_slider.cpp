@@ -15,7 +15,7 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-constexpr std::string_view kMaster = "slider-appmaster", kBoard = "tensorboard", kFirstWorker = "chiefworker", kWorker = "worker";
+constexpr std::string_view kAppMaster = "slider-appmaster", kBoard = "tensorboard", kFirstWorker = "chiefworker", kWorker = "worker";
 constexpr std::string_view kLabel = "yarn.label";  // the label of hosts in place of YARN's, which has no value
 constexpr std::uint64_t kMebibyte = 1 << 20, kMostMebibytes = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t kMostCores = kMostCpuMillis / 1000, kMostDays = 3650;
@@ -145,11 +145,11 @@ void read_slider(const YamlNode& resources, const YamlNode* app, KubeNotes& note
   root.rest();
   read_threshold(global, spec.policy);
   global.rest();
-  KubeFields master = all.map(kMaster);
+  KubeFields master = all.map(kAppMaster);
   const std::string label = master.text("yarn.label.expression").value_or("");  // the master itself is not needed here
   std::vector<Component> components;
   for (const YamlEntry* entry : all.entries()) {
-    if (entry->key == kMaster) continue;
+    if (entry->key == kAppMaster) continue;
     KubeFields from = all.map(entry->key);
     if (entry->key == kBoard) {
       notes.ignore(from.path(), "trains nothing: start TensorBoard on a host, on the directory of checkpoints");
