@@ -76,12 +76,13 @@ build() {
 
 # run_tests NAME DIRECTORY [CTEST OPTION...]: every test that ctest knows there counts.
 run_tests() {
-  local name=$1 directory=$2 counts good bad report=$reports/ctest.xml
+  local name=$1 directory=$2 counts good bad report=$reports/ctest.xml beside=$jobs
   shift 2
+  if [ "$name" = release ]; then beside=$((jobs + 1)); fi  # most tests of real programs wait half of their time
   begin "tests $name"
   rm -f "$report"
   # Briefly: of a program of two hundred tests the one that failed is to be seen in whatever part of the output is kept.
-  GTEST_BRIEF=1 ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel 2 --output-junit "$report" "$@" || true
+  GTEST_BRIEF=1 ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel "$beside" --output-junit "$report" "$@" || true
   took "tests $name"
   if ! counts=$(/usr/bin/python3 tests/count_junit.py "$report"); then
     failed=$((failed + 1))

@@ -131,7 +131,11 @@ Outcome<job::JobFile> read_jobs(Session& session, const FileOptions& options) {
     if (asked) settings = std::move(*asked);
   }
   job::JobFile file = job::read_job_file(*text, parse_options(options.file, options), settings);
-  if (!file.errors.empty()) return failed(file_failure(file.errors));
+  if (!file.errors.empty()) {  // a warning may explain the mistake, such as a misspelt key that has no effect
+    session.warn(file.warnings);
+    for (const job::ParsedJob& parsed : file.jobs) session.warn(parsed.warnings);
+    return failed(file_failure(file.errors));
+  }
   return file;
 }
 

@@ -66,6 +66,24 @@ class Ends(SystemTest):
         self.assertEqual((job["restarts"], self.lines("a.up")), (0, ["up"]))
         self.assertIn("activeDeadlineSeconds", job["reason"])
 
+    def test_enough_is_enough_and_codes_of_ones_own(self):
+        """successPercent, overrides, retryExitCodes: worker 0 fails for good, 1 at first, 2 succeeds, 3 runs for ever."""
+        worker = {"replicas": 4, "command": sh("exit 0"), "restartPolicy": "ExitCode", "retryExitCodes": ["75", "200-210"],
+                  "overrides": {"0": {"command": sh("exit 7")},
+                                "1": {"command": sh("echo x >> $FILE; [ $(wc -l < $FILE) -ge 2 ] || exit 75"),
+                                      "env": {"FILE": self.path("tries")}},
+                                "3": {"command": SLEEP}}}
+        self.submit("a", {"worker": worker}, framework="generic", policy={"successPercent": 50})
+        self.wait_job("a", "Succeeded")
+        self.assertEqual(self.lines("tries"), ["x", "x"])
+        self.only_agent_left()
+        self.submit("b", {"worker": worker}, framework="generic", policy={"successPercent": 100})
+        self.assertIn("worker-0: exit code 7; fewer than successPercent can succeed", self.wait_job("b", "Failed")["reason"])
+
+    def test_run_timeout(self):
+        self.submit("a", {"worker": {"command": SLEEP, "runTimeout": "300ms", "restartPolicy": "Never"}})
+        self.assertIn("runTimeout: ran for 300 ms", self.wait_job("a", "Failed")["reason"])
+
     def test_stop_signal(self):
         program = sh("trap 'echo usr1 >> %s; exit 0' USR1; touch %s; while :; do sleep 0.02; done" % (self.path("got"), self.path("up")))
         self.submit("a", {"worker": {"replicas": 1, "command": program, "stopSignal": "SIGUSR1"}})
