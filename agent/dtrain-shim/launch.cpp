@@ -8,6 +8,7 @@ namespace dtrain::shim {
 namespace {
 
 constexpr size_t kUsualBytes = 16 << 10;
+constexpr size_t kNumbers = 32;  // room for two numbers
 
 // Memory that is kept for good, requested only at start. Most launch files fit into memory beside the shim's other
 // data: a separate mapping would need page tables of its own.
@@ -77,7 +78,7 @@ bool Launch::load() {
   if (!read_launch_header(base, size, header)) return false;
   const LaunchHeader& h = header;
   if (h.argv_count == 0 || h.argv_count > size || h.env_count > size || h.groups_offset % sizeof(uint32_t) != 0) return false;
-  constexpr size_t kOwnVariables = 2;  // NOTIFY_SOCKET, DTRAIN_ATTEMPT
+  constexpr size_t kOwnVariables = 3;  // NOTIFY_SOCKET, DTRAIN_ATTEMPT, the error file's
   argv = static_cast<char**>(reserve((h.argv_count + 1) * sizeof(char*)));
   env = static_cast<char**>(reserve((h.env_count + kOwnVariables + h.rank_env_count + 1) * sizeof(char*)));
   const uint32_t of_ranks = h.rank_count * h.rank_env_count;
@@ -90,6 +91,15 @@ bool Launch::load() {
       !string_at(base, size, h.work_dir_offset, work_dir) || !string_at(base, size, h.notify_offset, notify) ||
       !string_at(base, size, h.cgroup_offset, cgroup) || !string_at(base, size, h.memory_offset, memory_cgroup))
     return false;
+  error_file_ = nullptr;
+  if (h.error_offset != 0) {
+    const char* beginning = nullptr;
+    if (!string_at(base, size, h.error_offset, beginning)) return false;
+    error_size_ = strlen(beginning);
+    error_file_ = static_cast<char*>(reserve(error_size_ + kNumbers));
+    if (error_file_ == nullptr) return false;
+    memcpy(error_file_, beginning, error_size_ + 1);
+  }
   env_size_ = h.env_count;
   for (uint32_t i = 0; i < h.env_count; ++i)
     if (strncmp(env[i], "PATH=", 5) == 0) path = env[i] + 5;
@@ -120,11 +130,19 @@ void Launch::set_notify(char* assignment) {
 
 // After all others, which are complete by then.
 void Launch::set_rank(uint32_t rank) {
-  for (uint32_t i = 0; i < header.rank_env_count; ++i) env[env_size_ + i] = rank_env_[rank * header.rank_env_count + i];
-  env[env_size_ + header.rank_env_count] = nullptr;
+  uint32_t size = env_size_;
+  for (uint32_t i = 0; i < header.rank_env_count; ++i) env[size++] = rank_env_[rank * header.rank_env_count + i];
+  if (error_file_ != nullptr) {
+    Text<kNumbers> numbers;
+    numbers.add(number_).add(".").add(rank);
+    memcpy(error_file_ + error_size_, numbers.c_str(), numbers.size() + 1);
+    env[size++] = error_file_;
+  }
+  env[size] = nullptr;
 }
 
 void Launch::set_attempt(uint32_t attempt) {
+  number_ = attempt;
   attempt_ = {};
   attempt_.add("DTRAIN_ATTEMPT=").add(attempt);
 }

@@ -27,7 +27,7 @@ struct Launch {
   void set_notify(char* assignment);
   // How many processes an attempt is.
   uint32_t processes() const { return header.rank_count > 0 ? header.rank_count : 1; }
-  // Puts the variables of that process into the environment of the next start.
+  // Puts the variables of that process into the environment of the next start; after set_attempt().
   void set_rank(uint32_t rank);
   // Puts DTRAIN_ATTEMPT=n into the environment of the next start unless the user set it.
   void set_attempt(uint32_t attempt);
@@ -36,7 +36,10 @@ struct Launch {
   bool has(const char* name) const;
   void append(char* assignment);
   char** rank_env_ = nullptr;
+  char* error_file_ = nullptr;  // the variable; nullptr: there is none
+  size_t error_size_ = 0;       // of it, without ATTEMPT.RANK
   Text<32> attempt_;
+  uint32_t number_ = 0;  // of the attempt
   uint32_t env_size_ = 0;
   uint32_t attempt_slot_ = 0;
 };

@@ -75,11 +75,11 @@ std::string end_text(const wire::TaskView& task) {
 
 std::string fault_text(const wire::FaultView& fault) {
   const std::string rank = fault.rank > 0 ? "." + std::to_string(fault.rank - 1) : "";  // as in front of its lines in the log
-  std::string out =
-      field("First fault", fault.task + rank + " on " + fault.node + " at " + fault.time + ": " + fault.cause + " (generation " +
-                               std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
+  const std::string cause = fault.error.empty() ? fault.cause : fault.error + " (" + fault.cause + ")";
+  std::string out = field("First fault", fault.task + rank + " on " + fault.node + " at " + fault.time + ": " + cause + " (generation " +
+                                             std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
   std::size_t start = 0;
-  const std::string& tail = fault.stderr_tail;
+  const std::string& tail = fault.stack.empty() ? fault.stderr_tail : fault.stack;
   while (start < tail.size()) {
     const std::size_t end = std::min(tail.find('\n', start), tail.size());
     out += "  | " + printable(EscapeFilter().pass(std::string_view(tail).substr(start, end - start))) + "\n";

@@ -111,6 +111,7 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
   h.memory_offset = append_text(out, launch.memory_cgroup);
   h.address_offset = append_text(out, launch.address);
   h.port = launch.port;
+  if (!launch.error_file.empty()) h.error_offset = append_text(out, launch.error_file);
   if (out.size() > shim::kLaunchBytes)
     return fail(ErrorCode::limit,
                 "could not prepare the launch: arguments and environment take more than " + std::to_string(shim::kLaunchBytes) + " bytes");
@@ -171,7 +172,8 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
   }
   if (launch.argv.empty() || !read_text_at(bytes, h.work_dir_offset, launch.work_dir) ||
       !read_text_at(bytes, h.notify_offset, launch.notify) || !read_text_at(bytes, h.cgroup_offset, launch.cgroup) ||
-      !read_text_at(bytes, h.memory_offset, launch.memory_cgroup) || !read_text_at(bytes, h.address_offset, launch.address))
+      !read_text_at(bytes, h.memory_offset, launch.memory_cgroup) || !read_text_at(bytes, h.address_offset, launch.address) ||
+      (h.error_offset != 0 && !read_text_at(bytes, h.error_offset, launch.error_file)))
     return damaged();
   launch.port = static_cast<std::uint16_t>(h.port);
   return launch;

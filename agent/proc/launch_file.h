@@ -39,6 +39,7 @@ struct LaunchFile {
   std::vector<std::uint32_t> cpus;  // CPUs of the task's own, below 8 * shim::kCpuBytes; empty: it may use all
   std::int32_t numa_node = -1;      // memory of this node is used first; -1: any
   bool is_standby = false;          // the shim has no assignment yet: its processes prepare for one (standbys.h)
+  std::string error_file;           // "NAME=", and the beginning of the path of each rank's error file (error_files.h); "": none
   std::uint32_t target = 0;         // index in argv of the first argument that a standby is given; 0: none can run it
 };
 

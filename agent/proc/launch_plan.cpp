@@ -10,6 +10,7 @@
 #include "agent/account/host_user.h"
 #include "agent/base/small_file.h"
 #include "agent/proc/assignment_dir.h"
+#include "agent/proc/error_files.h"
 #include "agent/proc/record.h"
 #include "agent/proc/stage_work.h"
 
@@ -70,6 +71,11 @@ Result<LaunchFile> plan_launch(const RunnerOptions& options, const task::ShimSpe
     if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
       return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
     launch.notify = "@dtrain/" + hex(random);
+  }
+  if (!spec.error_file.empty() && !launch.env.contains(spec.error_file)) {
+    const auto errors = make_error_directory(launch, directory);
+    if (!errors) return fail(errors.error());
+    if (!errors->empty()) launch.error_file = spec.error_file + "=" + *errors;
   }
   launch.signal_main = spec.signal_to == job::SignalTo::main;
   launch.stop_grace = spec.stop_grace;

@@ -12,6 +12,7 @@
 //   exit        record of the newest ended attempt, renamed into place (docs/shim.md)
 //   notify      sd_notify datagrams of the task (NOTIFY_SOCKET; the shim adds it to the environment of every attempt,
 //               with DTRAIN_ATTEMPT)
+//   errors/     where ranks record the exceptions that end them (error_files.h)
 //   log.K, log.K.idx   output (common/task/log_format.h)
 #pragma once
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "agent/base/small_file.h"
+#include "agent/proc/error_files.h"
 #include "agent/proc/leftover.h"
 #include "agent/proc/port_check.h"
 
@@ -354,7 +355,11 @@ void TrackedShim::bury_more(Instant now) {
 }
 
 task::Exit TrackedShim::known_exit(const ShimRecord& record) const {
-  return to_exit(record, launch_.argv.empty() ? "" : launch_.argv[0], launch_.work_dir);
+  task::Exit exit = to_exit(record, launch_.argv.empty() ? "" : launch_.argv[0], launch_.work_dir);
+  if (!exit.success() && !exit.with_host)
+    exit.recorded = read_recorded_error(launch_, directory_, record.fixed.attempt, wall_time(record.fixed.started_ns),
+                                        wall_time(record.fixed.ended_ns));
+  return exit;
 }
 
 task::Exit TrackedShim::unknown_exit() const {

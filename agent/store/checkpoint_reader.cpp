@@ -177,6 +177,44 @@ std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::s
   return found;
 }
 
+// True if there is a file that one of the ranks has written, in the directory or one below.
+bool has_file_of_rank(const Format& format, const UniqueFd& directory) {
+  const auto any = [&](const UniqueFd& where, const std::string& below) {
+    const auto names = list_names(where).value_or(std::vector<std::string>{});
+    return std::ranges::any_of(names, [&](const std::string& name) { return format.is_file_of_rank(below + name); });
+  };
+  if (any(directory, "")) return true;
+  const auto names = list_names(directory).value_or(std::vector<std::string>{});
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    const auto child = open_directory_at(directory, name);
+    return child && any(*child, name + "/");
+  });
+}
+
+// The newest checkpoint of which only some ranks' files are in this directory, and what is missing; "": there is none.
+std::string lacks_ranks(const job::CheckpointSpec& spec, const UniqueFd& directory, const std::vector<std::string>& names) {
+  std::string newest;
+  std::int64_t step = -1;
+  for (const FormatId id : formats_of(spec)) {
+    const Format& format = transfer::format_of(id);
+    if (format.is_file_of_rank == nullptr) continue;
+    for (const std::string& name : names) {
+      if (transfer::is_ignored_name(name) || !format.named_clearly(name) || format.step_of(name) <= step) continue;
+      const auto own = open_directory_at(directory, name);
+      if (!own) continue;
+      const std::string contents = contents_file(*own, format, name);
+      std::string refused;
+      if (facts_beneath(*own, contents)) (void)look_at(id, *own, name, name, true, &refused);
+      else if (has_file_of_rank(format, *own)) refused = contents + " is missing";
+      if (refused.empty()) continue;
+      newest = name + " in " + spec.dir + " is left alone on this host (" + refused +
+               "): nothing is restored from it; all ranks must write into one directory that all hosts see";
+      step = format.step_of(name);
+    }
+  }
+  return newest;
+}
+
 // "a manifest", "a manifest, a prefix": what all formats say.
 std::string of_all_formats(std::string (*say)(const Format&), const char* between) {
   std::string out;
@@ -235,6 +273,7 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   const auto directory = open_directory(without_trailing_slashes(spec.dir));
   if (!directory) return "";
   std::vector<std::string> names = look_in(*directory, "");
+  if (std::string parts = lacks_ranks(spec, *directory, names); !parts.empty()) return parts;
   if (names.size() > kForeignDirectories) names.resize(kForeignDirectories);
   for (const std::string& name : names)
     if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");

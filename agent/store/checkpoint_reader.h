@@ -28,8 +28,9 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
 // The same, with what a watcher needs to notice further changes.
 Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec);
 
-// Describes files that look like a framework's saved state, in the directory or one below, but have no known format:
-// their number, and the first of them; "": none. For a directory without checkpoints.
+// For a directory without checkpoints. Describes files that look like a framework's saved state, in the directory or one below, but have no
+// known format: their number, and the first of them; or a checkpoint that lacks the files of some ranks, which may lie on other hosts; "":
+// there are none.
 std::string unrecognised(const job::CheckpointSpec& spec);
 
 // One checkpoint that verify_path found, with the result of the deep check.

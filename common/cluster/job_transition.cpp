@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/cluster/cluster_change.h"
 #include "common/job/framework.h"
+#include "common/job/recorded_error.h"
 #include "common/job/restart.h"
 
 namespace dtrain::cluster {
@@ -118,6 +119,7 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
   if (!seen.exit || seen.exit_attempt <= task.exit_attempt) return;
   task.exit = seen.exit;
   cut(task.exit->cause, limits::kReasonBytes);
+  task.exit->recorded.reset();  // that of the first fault is kept
   task.exit_attempt = seen.exit_attempt;
   note_earlier_fault(task, seen);
   // After a halt began no exit counts, neither against a budget nor as the first fault.
@@ -144,9 +146,10 @@ void JobTransition::take_exit(TaskRecord& task, const TaskObservation& seen) {
 void JobTransition::note_earlier_fault(const TaskRecord& task, const TaskObservation& seen) {
   auto& known = job_.first_fault;
   const bool first = known && known->generation == job_.generation && known->exit.ended != WallTime{} && seen.exit->ended != WallTime{} &&
-                     seen.exit->ended < known->exit.ended;
-  const bool ordered = seen.on_request || seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt;
-  if (!first || ordered) return;
+                     job::failed_at(*seen.exit) < job::failed_at(known->exit);
+  // A rank that is slow to end after its exception is killed when a sibling ends because of it.
+  const bool killed = seen.on_request && !seen.exit->recorded;
+  if (!first || killed || seen.exit_attempt == task.restart_attempt || seen.exit_attempt == task.spared_attempt) return;
   known = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 

@@ -2,12 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/base/time.h"
 #include "common/wire/since.h"
 
 namespace dtrain::job {
+
+// What a rank wrote down itself about the exception that ended it (recorded_error.h).
+struct RecordedError {
+  std::uint32_t rank = 0;  // as Exit::rank
+  WallTime at{};           // when, by the clock of the task's host
+  std::string message;     // one line, bounded by limits::kReasonBytes
+  std::string stack;       // the last lines of its stack, bounded by limits::kStderrTailBytes
+  bool operator==(const RecordedError&) const = default;
+  template <class V>
+  void fields(V& v) {
+    v("rank", rank);
+    v("at", at);
+    v("message", message);
+    v("stack", stack);
+  }
+};
 
 // How an attempt ended. signal != 0: death by that signal; else the exit status is `code`.
 struct Exit {
@@ -20,8 +37,9 @@ struct Exit {
   bool with_host = false;   // its host was being stopped and asked it to end: whatever the code, the task is neither done nor at fault
   bool port_taken = false;  // it failed soon after its start while another program had its port: its place is at fault
 
-  std::uint32_t rank = 0;  // of a task with ranks: one more than the LOCAL_RANK of the rank whose end this is
-  WallTime ended{};        // by the clock of the task's host; only of a task that failed
+  std::uint32_t rank = 0;                 // of a task with ranks: one more than the LOCAL_RANK of the rank whose end this is
+  WallTime ended{};                       // by the clock of the task's host; only of a task that failed
+  std::optional<RecordedError> recorded;  // the earliest of its ranks; only of a task that failed
 
   bool success() const { return !unknown && !with_host && signal == 0 && code == 0; }
   template <class V>
@@ -36,6 +54,7 @@ struct Exit {
     v("port_taken", port_taken);
     v("rank", rank, wire::Since{3});
     v("ended", ended, wire::Since{3});
+    v("recorded", recorded, wire::Since{3});
   }
 };
 

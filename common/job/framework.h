@@ -70,6 +70,8 @@ struct FrameworkRules {
   bool (*starts_ranks)(const JobSpec&, const RoleSpec&) = [](const JobSpec&, const RoleSpec&) { return false; };
   bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning
   bool warm = false;            // whether its Python programs have standbys unless the job says otherwise
+  // The variable that names a file in which a rank records the exception that ends it, in torchelastic's form (recorded_error.h); "": none.
+  std::string_view error_file = {};
   // Reports mistakes that are specific to the framework, and what is allowed but probably not meant.
   void (*check)(const JobSpec&, std::vector<FileError>&) = [](const JobSpec&, std::vector<FileError>&) {};
   void (*warn)(const JobSpec&, std::vector<std::string>&) = [](const JobSpec&, std::vector<std::string>&) {};

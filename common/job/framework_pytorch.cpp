@@ -27,11 +27,20 @@ constexpr std::array kOptions{OptionRule{kStarter, kStarters}};
 constexpr std::array<std::string_view, 3> kLaunchers{"torchrun", "accelerate", "deepspeed"};
 constexpr std::array<std::string_view, 2> kLauncherModules{"torch.distributed.run", "torch.distributed.launch"};
 
+// Of these, the ones that learn of the other tasks from their options alone, and by which options.
+struct LauncherOptions {
+  std::string_view program;
+  std::array<std::string_view, 2> told_by;
+};
+constexpr std::array kTold{LauncherOptions{"accelerate", {"--num_machines", "--config_file"}},
+                           LauncherOptions{"deepspeed", {"--hostfile", "-H"}}};
+
 // Nobody waits for the master to run: the ranks wait for each other.
 constexpr auto kPytorchRoles = with_node(ranks_start_together(kUsualRoles));
 
+std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
 bool is_launcher(const std::vector<std::string>& command) {
-  const auto name_of = [](std::string_view path) { return path.substr(path.rfind('/') + 1); };
   for (std::size_t i = 0; i < command.size(); ++i) {
     const std::string& word = command[i];
     if (i == 0 && std::ranges::count(kLaunchers, name_of(word)) > 0) return true;
@@ -149,10 +158,28 @@ void check_pytorch(const JobSpec& spec, std::vector<FileError>& errors) {
   }
 }
 
+// Each task would train for itself.
+void warn_of_launcher(const std::string& path, const RoleSpec& role, std::uint64_t tasks, std::vector<std::string>& warnings) {
+  const auto known = std::ranges::find(kTold, name_of(role.command.empty() ? "" : role.command.front()), &LauncherOptions::program);
+  if (known == kTold.end() || tasks < 2) return;
+  const auto tells = [&](const std::string& word) {
+    return std::ranges::any_of(known->told_by, [&](std::string_view option) {
+      return word == option || (word.starts_with(option) && word[option.size()] == '=');
+    });
+  };
+  if (std::ranges::any_of(role.command, tells)) return;
+  warnings.push_back(path + ".command: " + std::string(known->program) + " is not told of the other tasks (" +
+                     std::string(known->told_by.front()) + "), so each would train alone; docs/launchers.md");
+}
+
 void warn_pytorch(const JobSpec& spec, std::vector<std::string>& warnings) {
   constexpr std::uint64_t kWholeCpu = 1000;
+  std::uint64_t rank_tasks = 0;
+  for (const auto& [name, role] : spec.roles)
+    if (is_rank_role(spec, name)) rank_tasks += role.replicas;
   for (const auto& [name, role] : spec.roles) {
     const std::string path = "spec.roles." + name;
+    if (is_rank_role(spec, name)) warn_of_launcher(path, role, rank_tasks, warnings);
     if (!is_rank_role(spec, name) && !role_rules(spec.framework, name).serves && role_rules(spec.framework, name).ends)
       warnings.push_back(path + ": its tasks are no ranks, and get neither RANK nor MASTER_ADDR; ranks are those of master and worker");
     if (role.nproc_per_node > 1 && !by_command(spec) && role.resources.cpu_millis > 0 &&
@@ -174,6 +201,7 @@ const FrameworkRules kPytorch{.roles = kPytorchRoles,
                               .starts_ranks = starts_ranks,
                               .ranks_in_tasks = true,
                               .warm = true,
+                              .error_file = "TORCHELASTIC_ERROR_FILE",
                               .check = check_pytorch,
                               .warn = warn_pytorch};
 

@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/cluster/shrink.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/recorded_error.h"
 #include "common/job/restart.h"
 #include "common/node/cluster_views.h"
 #include "common/node/drain_views.h"
@@ -279,13 +280,15 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   if (const auto& f = job.first_fault)
     d.first_fault = wire::FaultView{f->task.text(),
                                     host_name(c, f->node),
-                                    to_rfc3339(f->exit.ended != WallTime{} ? f->exit.ended : f->at),
+                                    to_rfc3339(f->exit.ended != WallTime{} ? job::failed_at(f->exit) : f->at),
                                     job::describe(f->exit),
                                     f->generation,
                                     f->attempt,
                                     exit_view(f->exit),
                                     owned ? f->exit.stderr_tail : "",
-                                    f->exit.rank};
+                                    f->exit.recorded ? f->exit.recorded->rank : f->exit.rank,
+                                    owned && f->exit.recorded ? f->exit.recorded->message : "",
+                                    owned && f->exit.recorded ? f->exit.recorded->stack : ""};
   d.waiting_for = waiting_for(c, job, std::move(coordinator));
   const auto& events = c.ledger.events();
   for (auto it = events.rbegin(); it != events.rend() && d.events.size() < kEventsInDescription; ++it)

@@ -57,6 +57,7 @@ struct ShimSpec {
   std::optional<std::vector<OwnGpu>> own_gpus;   // the only GPUs that it may open; nullopt: it may open all
   job::SignalTo signal_to = job::SignalTo::all;  // who gets the stop signal that the shim passes on
   std::vector<std::string> warm;                 // what its standby imports: job::warm_of()
+  std::string error_file;                        // variable in which each rank is told where to record an error: FrameworkRules::error_file
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -81,6 +82,7 @@ struct ShimSpec {
     v("own_gpus", own_gpus);
     v("signal_to", signal_to);
     v("warm", warm);
+    v("error_file", error_file);
   }
 };
 

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/duration_text.h"
 #include "common/base/lease.h"
+#include "common/job/framework.h"
 #include "common/job/restart.h"
 #include "common/job/warm.h"
 #include "common/wire/codec.h"
@@ -98,6 +99,7 @@ ShimSpec Task::shim_spec() const {
   s.stop_grace = c.spec.policy.stop_grace_period;
   s.signal_to = role().signal_to;
   s.warm = job::warm_of(c.spec, order_.id.task.role);
+  s.error_file = job::rules_of(c.spec.framework).error_file;
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
   if (wants_lease_ && (host_.needs_leases || order_.lease > 0ns)) s.lease = std::max(host_.lease, order_.lease);
   return s;

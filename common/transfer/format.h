@@ -104,6 +104,8 @@ struct Format {
   // For formats whose table is not all of the contents file, but a stretch of it, or gathered from several files: reads that. The result is
   // what `parse` is given, and the identity of the checkpoint. Errors as of `parse`; refused: not of this format at all.
   Result<std::string> (*table)(FileAccess& files, std::string_view base) = nullptr;
+  // For formats to which each rank adds files, perhaps on its own host's disk alone: true if a file of this name is one.
+  bool (*is_file_of_rank)(std::string_view file_name) = nullptr;
   bool by_auto = true;  // `format: auto` looks for it, too: not where other programs write such files beside their checkpoints
   // True if the name alone says that this is a checkpoint. With `format: auto` only such are looked for, and `keep` removes only such:
   // other files of the user may have the same ending.

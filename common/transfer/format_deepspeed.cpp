@@ -48,6 +48,7 @@ extern const Format kDeepspeedFormat{
     .is_file_of = [](std::string_view name, std::string_view) { return is_deepspeed_file(name); },
     .other_contents = kFirstShare,
     .table = deepspeed_table,
+    .is_file_of_rank = is_deepspeed_file,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
     .hint = &kLatest,

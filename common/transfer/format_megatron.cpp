@@ -100,6 +100,7 @@ extern const Format kMegatronFormat{
     .is_file_of = [](std::string_view name, std::string_view) { return is_rank_file(name); },
     .other_contents = kFirstOfMore,
     .table = megatron_table,
+    .is_file_of_rank = is_rank_file,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
     .hint = &kMegatronTracker,

@@ -112,6 +112,7 @@ extern const Format kTorchDistributedFormat{
     .parse = parse_shards,
     .is_file_of = [](std::string_view name, std::string_view) { return name == kMetadata || is_shard(name) || is_beside(name); },
     .table = shards_table,
+    .is_file_of_rank = is_shard,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
     .hint = &kMegatronTrackerIfThere,

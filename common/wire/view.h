@@ -139,7 +139,8 @@ struct FaultView {
   std::uint32_t generation = 0, attempt = 0;
   std::optional<ExitView> exit;
   std::string stderr_tail;
-  std::uint32_t rank = 0;  // of a task with ranks: one more than the one that failed within its task; else 0
+  std::uint32_t rank = 0;    // of a task with ranks: one more than the one that failed within its task; else 0
+  std::string error, stack;  // the exception that the rank recorded, and where it was raised; "": it recorded none
   template <class V>
   void fields(V& v) {
     v("task", task);
@@ -151,6 +152,8 @@ struct FaultView {
     v("exit", exit);
     v("stderr_tail", stderr_tail);
     v("rank", rank, Since{3});
+    v("error", error, Since{3});
+    v("stack", stack, Since{3});
   }
 };
 struct CheckpointView {

@@ -17,7 +17,7 @@ class Examples(SystemTest):
 
     def test_all_have_a_test(self):
         self.assertEqual({os.path.basename(os.path.dirname(path)) for path in glob.glob(os.path.join(SOURCE, "examples", "*", "job.yaml"))},
-                         {"ddp", "digits", "generic-ps", "hello"})
+                         {"ddp", "digits", "elastic", "generic-ps", "hello", "rpc-ps"})
 
     def test_hello(self):
         done = self.agent.ctl("run", self.example("hello"))
@@ -60,6 +60,20 @@ class Examples(SystemTest):
         self.assertGreaterEqual(min(begun), 40, "they went on from a checkpoint")
         restored = self.agent.ask("describe", "job", "ddp")["restored"]
         self.assertEqual(set(begun), {restored["step"]}, "the checkpoint that dtrain verified")
+
+    def test_rpc_ps_trains_and_goes_on_from_a_checkpoint(self):
+        checkpoints = self.path("checkpoints")
+        self.agent.do("submit", "--set", "spec.checkpoint.dir=" + checkpoints, "--set", "spec.roles.master.command.3=--save-every=20",
+                      self.example("rpc-ps"))
+        until(lambda: os.path.isdir(checkpoints) and "step_000040.pt" in os.listdir(checkpoints), "two checkpoints", SLOW)
+        self.kill_task("rpc-ps", "worker-0")
+        job = self.wait_job("rpc-ps", "Succeeded", SLOW)
+        self.assertEqual((job["generation"], job["restarts"]), (2, 1))
+        log = self.agent.do("logs", "rpc-ps", "master-0")
+        restored = self.agent.ask("describe", "job", "rpc-ps")["restored"]["step"]
+        self.assertIn("server begins at step %d" % restored, log)
+        self.assertGreaterEqual(restored, 40)
+        self.assertGreater(float(re.search(r"steps=300 accuracy=(\S+)", log)[1]), 0.9)
 
     def test_digits_heals(self):
         self.agent.do("submit", "--set", "spec.checkpoint.dir=" + self.path("checkpoints"), self.example("digits"))

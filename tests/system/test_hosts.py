@@ -37,6 +37,14 @@ class Hosts(test_members.Members):
             return len(tasks) == count and all(t["state"] == "Running" for t in tasks.values()) and tasks
         return until(all_run, lambda: "%d tasks to run; seen: %s" % (count, self.tasks_at(agent, name)), seconds=120)
 
+    def ended(self, agent, name, state="Succeeded"):
+        def at_end():
+            job = self.job_at(agent, name)
+            return job["state"] in ("Succeeded", "Failed", "Cancelled") and job
+        job = until(at_end, lambda: "the end of %s: %s" % (name, agent.do("describe", "job", name)), seconds=120)
+        self.assertEqual(job["state"], state, agent.do("describe", "job", name))
+        return job
+
     def kill_host(self, agent):
         """Its agent, its shims and its tasks, as when the machine goes."""
         agent.process.kill()

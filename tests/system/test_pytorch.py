@@ -55,14 +55,6 @@ class Pytorch(test_hosts.Hosts):
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name},
             "spec": {"framework": "pytorch", "policy": {"placement": "spread"}, "roles": {"worker": role}, **spec}}))
 
-    def ended(self, agent, name, state="Succeeded"):
-        def at_end():
-            job = self.job_at(agent, name)
-            return job["state"] in ("Succeeded", "Failed", "Cancelled") and job
-        job = until(at_end, lambda: "the end of %s: %s" % (name, agent.do("describe", "job", name)), seconds=120)
-        self.assertEqual(job["state"], state, agent.do("describe", "job", name))
-        return job
-
     def test_ranks_meet_and_each_has_its_log(self):
         agents = self.three()
         agents[0].do("submit", self.gang("meets"))
@@ -103,6 +95,38 @@ class Pytorch(test_hosts.Hosts):
         fault = agents[2].ask("describe", "job", "fails")["first_fault"]
         self.assertEqual((fault["task"], fault["rank"], fault["stderr_tail"]), ("worker-1", 0, "rank 2 gives up\n"), fault)
         self.assertRegex(agents[0].do("describe", "job", "fails"), r"First fault: +worker-1\.0 on a\d at .*exit code 7")
+
+    def test_the_exception_that_was_recorded_first_is_the_first_fault(self):
+        """By PyTorch's own @record. The rank that raised it is slow to end, and is killed: one of the other task ends because of it."""
+        agents = self.three()
+        seen = os.path.join(self.top, "seen")
+        script = self.write("records.py", textwrap.dedent("""
+            import os, sys, time
+            seen, rank = sys.argv[1], int(os.environ["RANK"])
+            if rank == 0:
+                while not os.path.exists(seen): time.sleep(0.01)
+                sys.exit(4)
+            if rank != 3: time.sleep(1000)
+            from torch.distributed.elastic.multiprocessing.errors import record
+            @record
+            def main(): raise ValueError("no batch \x1b[2J of rank %d" % rank)
+            try: main()
+            finally:
+                open(seen, "w").close()
+                time.sleep(1000)
+            """))
+        agents[0].do("submit", self.write("records.json", harness.json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "records"},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread", "backoffLimit": 0},
+                     "roles": {"worker": {"replicas": 2, "nprocPerNode": 2, "command": ["/usr/bin/python3", script, seen]}}}})))
+        self.ended(agents[0], "records", "Failed")
+        fault = until(lambda: (lambda f: f["error"] and f)(agents[1].ask("describe", "job", "records")["first_fault"]),
+                      lambda: "the recorded error: " + agents[1].do("describe", "job", "records"))
+        self.assertEqual((fault["task"], fault["rank"], fault["error"]), ("worker-1", 1, "ValueError: no batch \x1b[2J of rank 3"), fault)
+        self.assertIn("in main", fault["stack"])
+        text = agents[2].do("describe", "job", "records")
+        self.assertRegex(text, r"First fault: +worker-1\.1 on a\d at .*: ValueError: no batch .* of rank 3 \(signal SIG(KILL|TERM)\)")
+        self.assertNotIn("\x1b", text)
 
     def test_ranks_that_are_done_wait_for_nobody(self):
         agents = self.three()

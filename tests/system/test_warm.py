@@ -21,6 +21,7 @@ SCRIPT = textwrap.dedent("""
     out("argv=%s cwd=%s main=%s" % (sys.argv[1:], os.getcwd(), __name__))
     out("nice=%d oom=%s pid=%d parent=%d" % (os.nice(0), open("/proc/self/oom_score_adj").read().strip(), os.getpid(), os.getppid()))
     out("attempt=%s notify=%s master=%s" % (os.environ["DTRAIN_ATTEMPT"], os.environ["NOTIFY_SOCKET"], os.environ.get("MASTER_PORT")))
+    out("errors=%s" % os.environ.get("TORCHELASTIC_ERROR_FILE"))
     print("to stderr", file=sys.stderr, flush=True)
     while not os.path.exists(sys.argv[1] + "/end"):
         mine = "%s/kill.%s" % (sys.argv[1], os.environ.get("RANK", "-"))
@@ -103,6 +104,7 @@ class Warm(WarmJobs):
         self.assertEqual(set(self.said("gang", r"generation=[23] nice=(-?\d+ oom=-?\d+)", 8)),
                          set(self.said("gang", r"generation=1 nice=(-?\d+ oom=-?\d+)", 4)))
         self.assertEqual(len(set(self.said("gang", r"generation=3 attempt=\d+ notify=(\S+)", 4))), 2)
+        self.assertEqual(len(set(self.said("gang", r"errors=(\S+)", 12))), 12, "each rank of each attempt has an error file of its own")
         self.assertEqual(self.job("gang")["restarts"], 2)
         self.assertEqual(self.agent.log().count("event=task.warm_start"), 4)
         self.assertNotIn("event=task.no_standby", self.agent.log())

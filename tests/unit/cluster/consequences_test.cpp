@@ -94,6 +94,28 @@ TEST_F(Consequences, TheFirstFaultIsTheFirstByTime) {
   EXPECT_EQ(job(id).budget_spent, 1u);
 }
 
+// A rank that has recorded its exception may take long to end: it is overtaken by those that fail because of it, and killed.
+TEST_F(Consequences, TheFirstFaultIsTheFirstThatARankRecorded) {
+  apply(CommandType::raise_version, RaiseVersion{kNewestVersion});
+  const JobId id = submit(spec());
+  begin_on_two(id);
+  const auto recorded = [&](const TaskId& task, std::int64_t ended_ms, std::int64_t at_ms) {
+    TaskObservation o = died(id, task, TaskState::failed, 0, 1);
+    o.exit->ended = WallTime(std::chrono::milliseconds(ended_ms));
+    o.exit->recorded = job::RecordedError{2, WallTime(std::chrono::milliseconds(at_ms)), "ValueError: of " + task.text(), "stack"};
+    return o;
+  };
+  report({recorded(kChief, 2000, 1900)});
+  report_of_n2({recorded(kPs, 2500, 1000)});
+  EXPECT_EQ(job(id).first_fault->task, kPs) << "it ended later";
+  EXPECT_EQ(job(id).first_fault->exit.recorded->message, "ValueError: of " + kPs.text());
+  TaskObservation halted = recorded(kWorker, 3000, 500);
+  halted.on_request = true;
+  report({halted});
+  EXPECT_EQ(job(id).first_fault->task, kWorker) << "it was killed after that";
+  EXPECT_EQ(job(id).budget_spent, 1u);
+}
+
 TEST_F(Consequences, WhatFailsAfterwardsIsOneToo) {
   const JobId id = submit(spec());
   begin_on_two(id);

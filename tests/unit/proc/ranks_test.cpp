@@ -130,6 +130,85 @@ TEST_F(Ranks, AsManyAsAreAllowed) {
   for (const std::uint32_t rank : {0u, 100u, limits::kRanksPerTask - 1}) EXPECT_THAT(log_of(rank), HasSubstr(std::to_string(rank) + "\n"));
 }
 
+class ErrorFiles : public Ranks {
+ protected:
+  // Each rank runs the script with E, the path of its error file.
+  task::ShimSpec recording(std::uint32_t count, const std::string& script) {
+    task::ShimSpec spec = ranks(count, "E=$WHERE; " + script);
+    spec.error_file = "WHERE";
+    return spec;
+  }
+  static std::string say(const std::string& message, const std::string& seconds) {
+    return R"(echo '{"message": {"message": "')" + message + R"('", "extraInfo": {"py_callstack": "of '$R'", "timestamp": "')" + seconds +
+           R"('"}}}' > $E; )";
+  }
+};
+
+TEST_F(ErrorFiles, EachRankOfEachAttemptHasItsOwn) {
+  launch(recording(2, "echo $E"));
+  attempt(1);
+  attempt(2);
+  const std::string errors = world_->directory(id_) + "/errors/";
+  EXPECT_EQ(log_of(0), errors + "1.0\n" + errors + "2.0\n");
+  EXPECT_EQ(log_of(1), errors + "1.1\n" + errors + "2.1\n");
+}
+
+TEST_F(ErrorFiles, TheEarliestNamesTheFault) {
+  // Rank 2 has failed first, by its own word, and is slow to end: rank 0 ends the attempt. Rank 1 has recorded something later.
+  launch(recording(3, "case $R in 2) " + say("first $R", "$(($(date +%s) - 5))") + "echo up > up2; exec sleep 1000;; 1) " +
+                          say("later", "$(($(date +%s) + 5))") + "echo up > up1; exec sleep 1000;; " +
+                          "0) until [ -s up1 ] && [ -s up2 ]; do sleep 0.01; done; exit 7;; esac"));
+  const task::Exit exit = attempt(1);
+  EXPECT_EQ(exit.code, 7);
+  EXPECT_EQ(exit.rank, 1u);
+  ASSERT_TRUE(exit.recorded);
+  EXPECT_EQ(exit.recorded->rank, 3u);
+  EXPECT_EQ(exit.recorded->message, "first 2");
+  EXPECT_EQ(exit.recorded->stack, "of 2");
+  EXPECT_LE(exit.recorded->at, exit.ended);
+}
+
+TEST_F(ErrorFiles, NoneOfATaskThatIsDone) {
+  const task::Exit exit = run(recording(1, say("caught", "1") + "exit 0"));
+  EXPECT_TRUE(exit.success());
+  EXPECT_FALSE(exit.recorded);
+}
+
+TEST_F(ErrorFiles, OfATaskWithoutRanks) {
+  task::ShimSpec spec = shell("E=$WHERE; " + say("alone", "1") + "exit 1");
+  spec.error_file = "WHERE";
+  const task::Exit exit = run(spec);
+  ASSERT_TRUE(exit.recorded);
+  EXPECT_EQ(exit.recorded->rank, 0u);
+  EXPECT_EQ(exit.recorded->message, "alone");
+}
+
+TEST_F(ErrorFiles, TheUsersOwnVariableStays) {
+  task::ShimSpec spec = recording(1, "echo $WHERE; exit 1");
+  spec.env["WHERE"] = "/elsewhere";
+  run(spec);
+  EXPECT_EQ(log_of(0), "/elsewhere\n");
+}
+
+TEST_F(ErrorFiles, WhatLeadsElsewhereIsNotRead) {
+  const std::string whole = say("elsewhere", "1");
+  launch(recording(1, "case $DTRAIN_ATTEMPT in 1) E=away; " + whole + "ln -s $PWD/away $WHERE;; 2) mkfifo $E;; 3) mkdir $E;; " + "4) " +
+                          whole + "head -c 70000 /dev/zero | tr '\\0' ' ' >> $E;; 5) E=${WHERE%/*}/file; " + whole +
+                          "ln -s file $WHERE;; 6) " + say("here", "1") + ";; esac; exit 1"));
+  for (AttemptNumber n = 1; n <= 5; ++n) EXPECT_FALSE(attempt(n).recorded) << n;
+  const auto last = attempt(6).recorded;
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->message, "here");
+}
+
+TEST(LaunchFiles, KeepTheErrorFile) {
+  LaunchFile launch;
+  launch.argv = {"a"};
+  EXPECT_EQ(decode_launch(*encode_launch(launch))->error_file, "");
+  launch.error_file = "E=/tasks/1/errors/";
+  EXPECT_EQ(decode_launch(*encode_launch(launch))->error_file, launch.error_file);
+}
+
 TEST(LaunchFiles, KeepTheVariablesOfRanks) {
   LaunchFile launch;
   launch.argv = {"a"};
