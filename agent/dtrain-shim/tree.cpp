@@ -202,6 +202,13 @@ void Tree::signal_at_once(int signal) const {
   halted.count = 0;
 }
 
+void Tree::signal_session(int leader, int signal) const {
+  ::kill(leader, signal);
+  scan_tree();
+  for (size_t i = 0; i < scan.count; ++i)
+    if (scan.pids[i] != leader && getsid(scan.pids[i]) == leader) ::kill(scan.pids[i], signal);
+}
+
 void Tree::begin_freeze() {
   quiet_pass_ = false;
   if (has_cgroup()) (void)!pwrite(freeze_, "1", 1, 0);

@@ -1,6 +1,7 @@
 #include "agent/proc/shim_runner.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -23,6 +24,7 @@
 #include "agent/proc/stage_work.h"
 #include "agent/proc/standbys.h"
 #include "agent/proc/systemd_launcher.h"
+#include "agent/proc/task_of_process.h"
 #include "agent/proc/tracked_shim.h"
 #include "common/job/warm.h"
 
@@ -64,6 +66,8 @@ class ShimRunner final : public Runner {
   void require_lease(const node::RequireLease& demand) override;
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
+  Status run_beside(const AssignmentId& id, const Program& program) override;
+  std::optional<AssignmentId> task_of(pid_t process) const override;
   int fd() const override { return poller_.fd(); }
   Instant deadline() const override;
   void dispatch(EventSink& sink) override;
@@ -310,6 +314,32 @@ void ShimRunner::remove_files(const AssignmentId& id) {
   }
   std::error_code ignored;
   std::filesystem::remove_all(directory_of(id), ignored);
+}
+
+Status ShimRunner::run_beside(const AssignmentId& id, const Program& program) {
+  std::string text;
+  for (const std::string& argument : program.argv) text += argument + '\0';
+  const std::string could_not = "could not launch a program in " + id.text() + ": ";
+  if (program.argv.size() > shim::kRunArguments || text.size() > shim::kRunBytes)
+    return fail(ErrorCode::limit,
+                could_not + "it has more than " + std::to_string(shim::kRunArguments) + " arguments or " + std::to_string(shim::kRunBytes) +
+                    " bytes of them",
+                "pass them in a file");
+  const UniqueFd file(::memfd_create("dtrain-arguments", MFD_CLOEXEC));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return fail(ErrorCode::io, could_not + cause_of(errno), "raise the limits of memory and open files");
+  TrackedShim* shim = find(id);
+  if (shim == nullptr) return fail(ErrorCode::unavailable, could_not + "it is not here", "dtrainctl tasks shows where its tasks are");
+  return shim->run(static_cast<std::uint32_t>(program.argv.size()), static_cast<std::uint32_t>(text.size()),
+                   {program.input, program.output, program.errors, program.socket, file.get()});
+}
+
+std::optional<AssignmentId> ShimRunner::task_of(pid_t process) const {
+  std::map<pid_t, const TrackedShim*> shims;
+  for (const auto& [handle, shim] : shims_)
+    if (shim.up() && shim.shim_pid() > 0) shims[shim.shim_pid()] = &shim;
+  const auto found = ancestor_of(process, [&](pid_t one) { return shims.contains(one); });
+  return found ? std::optional(shims.at(*found)->id()) : std::nullopt;
 }
 
 // ---------------------------------------------------------------- what happens

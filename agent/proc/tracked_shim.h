@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <string>
@@ -45,6 +46,8 @@ class TrackedShim {
   void answer_lease(const node::AnswerLease& answer, Instant now);
   void require_lease(const node::RequireLease& demand, std::uint64_t first_nonce);
   void end(Instant now);
+  // Descriptors as of shim::Command::run; its answer comes over their socket, which also ends if the shim cannot do it.
+  Status run(std::uint32_t arguments, std::uint32_t bytes, const std::array<int, shim::kRunDescriptors>& descriptors);
 
   // ---- what happened
   void socket_ready(Instant now);

@@ -114,6 +114,15 @@ void TrackedShim::end(Instant now) {
   else if (!launching_) obey_by_ = std::min(obey_by_, now + kEndBound);
 }
 
+Status TrackedShim::run(std::uint32_t arguments, std::uint32_t bytes, const std::array<int, shim::kRunDescriptors>& descriptors) {
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::run);
+  packet.a = arguments;
+  packet.b = bytes;
+  if (up() && link_.send(packet, descriptors) != kNeverSent) return {};
+  return tl::unexpected(unavailable("launch a program in", up() ? "its shim takes no commands" : "it has no shim"));
+}
+
 // Only a child of this process is kept for another assignment: only then does a pidfd report its death.
 void TrackedShim::ask_end() { link_.send(shim::Command::end, path_room_ > 0 ? 1 : 0); }
 
