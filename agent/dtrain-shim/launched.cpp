@@ -28,7 +28,7 @@ void report(int socket, Outcome outcome, uint8_t step, int error, int status) {
 class Arguments {
  public:
   Arguments(int fd, uint32_t count, uint32_t bytes) : bytes_(bytes) {
-    struct stat file{};
+    struct stat file {};
     if (count == 0 || count > kRunArguments || bytes == 0 || bytes > kRunBytes || fstat(fd, &file) != 0 || file.st_size < bytes) return;
     void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     if (mapped == MAP_FAILED) return;
@@ -85,7 +85,7 @@ uint32_t Launched::begin(Outcome not_now, const Launch& launch, const CommandPac
     report(fds[kSocket], Outcome::failed, pid < 0 ? static_cast<uint8_t>(Step::execute) : plan.step, pid < 0 ? -pid : plan.error, 0);
     return kMostLaunched;
   }
-  table_[index] = {pid, fds[kSocket]};
+  table_[index] = {pid, fds[kSocket], false};
   fds[kSocket] = -1;
   return index;
 }
@@ -94,15 +94,19 @@ void Launched::signalled(uint32_t index, const Tree& tree) {
   Program& program = table_[index];
   int32_t number = 0;
   const ssize_t n = program.socket < 0 ? -1 : recv(program.socket, &number, sizeof(number), MSG_DONTWAIT);
-  if (n == sizeof(number) && number > 0 && program.pid != 0) tree.signal_session(program.pid, number);
+  if (n == sizeof(number) && number > 0 && program.pid != 0) {
+    program.hung_up = program.hung_up || number == SIGHUP;
+    tree.signal_session(program.pid, number);
+  }
   if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)) || program.socket < 0) return;
   close(program.socket);  // which also takes it out of epoll: no other process has it
   program.socket = -1;
 }
 
-void Launched::ended(int pid, int status) {
+void Launched::ended(int pid, int status, const Tree& tree) {
   for (Program& program : table_) {
     if (program.pid != pid) continue;
+    if (program.hung_up) tree.signal_session(pid, SIGKILL);
     if (program.socket >= 0) {
       report(program.socket, Outcome::done, 0, 0, status);
       close(program.socket);

@@ -16,12 +16,13 @@ class Launched {
   // Its socket has signals for it, or its agent is gone: then it runs on.
   void signalled(uint32_t index, const Tree& tree);
   // That process has ended and was waited for: its number may be another's by now.
-  void ended(int pid, int status);
+  void ended(int pid, int status, const Tree& tree);
 
  private:
   struct Program {
     int pid = 0;  // 0: none
     int socket = -1;
+    bool hung_up = false;  // what is left of its session ends with it
   };
   static Program table_[kMostLaunched];
 };

@@ -86,7 +86,7 @@ inline constexpr size_t kRunDescriptors = 5;
 inline constexpr uint32_t kRunArguments = 1024;
 inline constexpr uint32_t kRunBytes = 1 << 20;  // of all arguments, each with its NUL
 inline constexpr uint32_t kMostLaunched = 64;   // programs that run beside the main process at a time
-inline constexpr size_t kCommandV1Bytes = 16;  // what every version has
+inline constexpr size_t kCommandV1Bytes = 16;   // what every version has
 static_assert(sizeof(CommandPacket) == 48);
 
 // ---------------------------------------------------------------- shim -> agent

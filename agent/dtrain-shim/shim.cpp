@@ -320,7 +320,7 @@ void Shim::reap() {
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     standbys_.ended(pid);
-    launched_.ended(pid, status);
+    launched_.ended(pid, status, tree_);
     const uint32_t index = processes_.take(pid);
     if (runs() && index < processes_.count()) process_ended(index, status);
   }

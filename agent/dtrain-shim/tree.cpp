@@ -202,11 +202,10 @@ void Tree::signal_at_once(int signal) const {
   halted.count = 0;
 }
 
-void Tree::signal_session(int leader, int signal) const {
-  ::kill(leader, signal);
+void Tree::signal_session(int session, int signal) const {
   scan_tree();
   for (size_t i = 0; i < scan.count; ++i)
-    if (scan.pids[i] != leader && getsid(scan.pids[i]) == leader) ::kill(scan.pids[i], signal);
+    if (getsid(scan.pids[i]) == session) ::kill(scan.pids[i], signal);
 }
 
 void Tree::begin_freeze() {

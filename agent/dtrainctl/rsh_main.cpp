@@ -1,5 +1,5 @@
-// dtrain-rsh HOST COMMAND...: what mpirun calls in place of ssh, from inside a task. HOST is the name of a task of the same job; the command
-// becomes a part of that task (docs/launching.md). ssh's options are taken, and mean nothing.
+// dtrain-rsh HOST COMMAND...: what mpirun calls in place of ssh, from inside a task. HOST is the name of a task of the same job; the
+// command becomes a part of that task (docs/launching.md). ssh's options are taken, and mean nothing.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -67,7 +67,8 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& 
       new ControlServer(path, limits, std::move(task_of), listener.release(), std::move(epoll), std::move(*last_close)));
 }
 
-ControlServer::ControlServer(std::string path, const ControlLimits& limits, TaskOf task_of, int listen_fd, Epoll epoll, LastClose last_close)
+ControlServer::ControlServer(std::string path, const ControlLimits& limits, TaskOf task_of, int listen_fd, Epoll epoll,
+                             LastClose last_close)
     : path_(std::move(path)),
       limits_(limits),
       task_of_(std::move(task_of)),

@@ -123,8 +123,8 @@ class ControlServer {
   std::size_t total_input_ = 0, total_output_ = 0;
   std::map<node::ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<std::uint32_t, std::size_t> of_user_, of_tasks_;  // how many of them, by uid: of the user, and of the user's tasks; no zeros
-  std::set<node::ConnectionId> backlog_;          // connections with complete messages in their input buffer
-  std::set<node::ConnectionId> doomed_;           // to be closed by the next bury()
+  std::set<node::ConnectionId> backlog_;                     // connections with complete messages in their input buffer
+  std::set<node::ConnectionId> doomed_;                      // to be closed by the next bury()
   std::set<node::ConnectionId> drained_;
   std::set<std::pair<Instant, node::ConnectionId>> timers_;
 };

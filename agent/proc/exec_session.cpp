@@ -145,8 +145,7 @@ Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest&
   ChildEnds ends;
   const Status opened = request.terminal ? session->open_terminal(request, *user, ends) : session->open_pipes(ends);
   if (!opened) return fail(opened.error());
-  const Status launched =
-      place.run_beside ? session->launch_in_task(request, place, ends) : session->launch(request, place, *user, ends);
+  const Status launched = place.run_beside ? session->launch_in_task(request, place, ends) : session->launch(request, place, *user, ends);
   if (!launched) return fail(launched.error());
   return session;
 }

@@ -88,7 +88,7 @@ class ExecSession {
   int pid_ = -1;         // also the number of its session and group; not to be used once reaped_
   Epoll epoll_;
   UniqueFd pidfd_, input_, output_, errors_;
-  UniqueFd task_socket_;   // in place of pid_ and pidfd_: for signals, and the report of the task's shim
+  UniqueFd task_socket_;  // in place of pid_ and pidfd_: for signals, and the report of the task's shim
   std::optional<Error> task_failure_;
   UniqueFd launch_error_;  // how the child reports that it could not become the command
   std::string pending_;    // input not yet written

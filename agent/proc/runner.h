@@ -32,10 +32,10 @@ namespace dtrain::proc {
 using EventSink = std::function<void(node::Event)>;
 
 struct RunnerOptions {
-  std::string tasks_dir;  // absolute; created when missing
-  std::string shim_path;  // absolute path of dtrain-shim
-  std::string work_root;  // StageDirs::work_root; "": tasks are given no TMPDIR
-  std::string warm_path;  // absolute path of dtrain-warm.py; "": no standbys (standbys.h)
+  std::string tasks_dir;                         // absolute; created when missing
+  std::string shim_path;                         // absolute path of dtrain-shim
+  std::string work_root;                         // StageDirs::work_root; "": tasks are given no TMPDIR
+  std::string warm_path;                         // absolute path of dtrain-warm.py; "": no standbys (standbys.h)
   std::map<std::string, std::string> variables;  // that tasks get of this host, unless the job sets them
   std::uint64_t log_file_bytes = 64ull << 20;
   std::uint32_t log_files = 8;

@@ -1,7 +1,6 @@
 #include "agent/proc/shim_runner.h"
 
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -317,21 +316,9 @@ void ShimRunner::remove_files(const AssignmentId& id) {
 }
 
 Status ShimRunner::run_beside(const AssignmentId& id, const Program& program) {
-  std::string text;
-  for (const std::string& argument : program.argv) text += argument + '\0';
-  const std::string could_not = "could not launch a program in " + id.text() + ": ";
-  if (program.argv.size() > shim::kRunArguments || text.size() > shim::kRunBytes)
-    return fail(ErrorCode::limit,
-                could_not + "it has more than " + std::to_string(shim::kRunArguments) + " arguments or " + std::to_string(shim::kRunBytes) +
-                    " bytes of them",
-                "pass them in a file");
-  const UniqueFd file(::memfd_create("dtrain-arguments", MFD_CLOEXEC));
-  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return fail(ErrorCode::io, could_not + cause_of(errno), "raise the limits of memory and open files");
-  TrackedShim* shim = find(id);
-  if (shim == nullptr) return fail(ErrorCode::unavailable, could_not + "it is not here", "dtrainctl tasks shows where its tasks are");
-  return shim->run(static_cast<std::uint32_t>(program.argv.size()), static_cast<std::uint32_t>(text.size()),
-                   {program.input, program.output, program.errors, program.socket, file.get()});
+  if (TrackedShim* shim = find(id)) return shim->run(program);
+  return fail(ErrorCode::unavailable, "could not launch a program in " + id.text() + ": it is not here",
+              "dtrainctl tasks shows where it is");
 }
 
 std::optional<AssignmentId> ShimRunner::task_of(pid_t process) const {

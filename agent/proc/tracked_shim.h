@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <map>
 #include <string>
@@ -12,6 +11,7 @@
 #include "agent/proc/cgroup.h"
 #include "agent/proc/launch_file.h"
 #include "agent/proc/lease_keeper.h"
+#include "agent/proc/runner.h"
 #include "agent/proc/shim_link.h"
 #include "agent/proc/spare_shims.h"
 #include "common/node/effect.h"
@@ -46,8 +46,7 @@ class TrackedShim {
   void answer_lease(const node::AnswerLease& answer, Instant now);
   void require_lease(const node::RequireLease& demand, std::uint64_t first_nonce);
   void end(Instant now);
-  // Descriptors as of shim::Command::run; its answer comes over their socket, which also ends if the shim cannot do it.
-  Status run(std::uint32_t arguments, std::uint32_t bytes, const std::array<int, shim::kRunDescriptors>& descriptors);
+  Status run(const Runner::Program& program);
 
   // ---- what happened
   void socket_ready(Instant now);

@@ -70,6 +70,7 @@ void add_mpi(const JobSpec& spec, const ClusterView& cluster, const TaskId& task
     env["HYDRA_HOST_FILE"] = file;
     env["HYDRA_LAUNCHER"] = "ssh";
     env["HYDRA_LAUNCHER_EXEC"] = kAgent;
+    env["HYDRA_ENV"] = "none";  // ranks have the environment of the worker, not of the launcher: its GPUs are others
   } else {
     env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";  // whether root may run jobs is dtrain's to say
     env["OMPI_MCA_orte_default_hostfile"] = file;
@@ -77,7 +78,7 @@ void add_mpi(const JobSpec& spec, const ClusterView& cluster, const TaskId& task
     env["OMPI_MCA_plm"] = "rsh";  // also where the host has Slurm
     env["OMPI_MCA_plm_rsh_agent"] = kAgent;
     env["OMPI_MCA_plm_rsh_num_concurrent"] = kLaunchesAtOnce;
-    env["OMPI_MCA_plm_rsh_no_tree_spawn"] = "true";  // all daemons are started by the launcher
+    env["OMPI_MCA_plm_rsh_no_tree_spawn"] = "true";   // all daemons are started by the launcher
     env["OMPI_MCA_if_base_do_not_resolve"] = "true";  // names of tasks are no names of machines
     // Tasks have CPUs; of two workers of a host each would bind its first rank to the host's first core.
     env["OMPI_MCA_hwloc_base_binding_policy"] = "none";

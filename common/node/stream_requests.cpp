@@ -83,7 +83,8 @@ void StreamRequests::launch(const Request& e, const wire::ExecRequest& q, const 
 void StreamRequests::run(const Request& e, const wire::ExecRequest& q, const Caller& caller, const JobRecord& job, MessageType verb) {
   const bool launches = verb == MessageType::launch;
   const auto task = std::ranges::find_if(job.tasks, [&](const auto& t) { return t.first.text() == q.task; });
-  const std::string could_not = std::string("could not ") + (launches ? "launch a program in " : "run a command in ") + q.job + " " + q.task;
+  const std::string could_not =
+      std::string("could not ") + (launches ? "launch a program in " : "run a command in ") + q.job + " " + q.task;
   const auto refuse = [&](ErrorCode code, const std::string& cause) {
     reply_error(c_, e, {code, could_not + ": " + cause, "dtrainctl tasks " + q.job});
   };

@@ -64,7 +64,7 @@ class MpiTest(Mpi):
         self.assertEqual(sorted(re.findall(r"rank \d of 3 in \S+ of generation 1: sum \d+", log)),
                          ["rank %d of 3 in worker-%d of generation 1: sum 6" % (n, n) for n in range(3)], log)
         self.assertEqual({t["node"] for name, t in self.tasks_at(agents[0], "sum").items() if name != "launcher-0"}, {"a1", "a2", "a3"})
-        launched = [e for a in agents for e in a.ask("events") if e["type"] == "audit.launch"]
+        launched = [e for a in agents for e in a.events() if e["type"] == "audit.launch"]
         self.assertEqual({e["object"] for e in launched}, {"sum/worker-%d" % n for n in range(3)})
         until(lambda: not self.processes("orted", "mpirun.openmpi", "mpirun"), "nothing of it to be left")
         # The same by Hydra, which stays connected through dtrain-rsh; its ranks say where they are without a library.
@@ -143,12 +143,14 @@ tries none env DTRAIN_JOB=nobodys %s worker-0 id
 tries exec $ctl exec her worker-1 -- id
 tries cancel $ctl cancel another
 tries by-it %s worker-1 "$ctl cancel another"
-tries by-its-daemon %s worker-1 "setsid -f sh -c '$ctl cancel another; echo over' > daemon 2>&1 < /dev/null; until grep -q over daemon; do sleep 0.01; done; cat daemon"
+tries by-its-daemon %s worker-1 "setsid -f sh -c '$ctl cancel another; echo over' > daemon 2>&1 < /dev/null
+    until grep -q over daemon; do sleep 0.01; done; cat daemon"
 echo done; exec sleep 1000000
 """ % (self.bin, rsh, rsh, rsh, rsh, rsh, rsh, rsh)
         roles = {"worker": {"replicas": 2, "command": ["sh", "-c", "test $DTRAIN_INDEX = 1 && exec sleep 1000000;" + script]}}
-        self.allowed(test_roles.ANNE, "submit", "-", stdin=json.dumps(
-            {"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "her"}, "spec": {"framework": "generic", "roles": roles}}).encode())
+        self.allowed(test_roles.ANNE, "submit", "-", stdin=json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "her"},
+            "spec": {"framework": "generic", "roles": roles}}).encode())
         log = until(lambda: (said := self.agent.do("logs", "her", "worker-0")).endswith("done\n") and said,
                     lambda: self.agent.do("logs", "her", "worker-0"))
         parts = {part.split(" ", 1)[0]: part for part in log.split("== ")[1:]}
@@ -158,8 +160,9 @@ echo done; exec sleep 1000000
             self.assertIn("exit 255", parts[name])
         for name in ("exec", "cancel", "by-it", "by-its-daemon"):
             self.assertIn("it comes from inside a task", parts[name])
-        self.assertEqual({job["name"]: job["state"] for job in self.agent.ask("jobs")}, {"her": "Running", "another": "Running", "bobs": "Running"})
-        events = self.agent.ask("events")
+        self.assertEqual({job["name"]: job["state"] for job in self.agent.ask("jobs")},
+                         dict.fromkeys(("her", "another", "bobs"), "Running"))
+        events = self.events()
         self.assertEqual([(e["object"], e["message"]) for e in events if e["type"] == "audit.launch"][0],
                          ("her/worker-1", "job=her task=her/worker-1 from=her/worker-0 user=%s uid=%d at=n1 outcome=accepted" % (
                              test_roles.ANNE, pwd.getpwnam(test_roles.ANNE).pw_uid)))

@@ -174,6 +174,7 @@ TEST(Mxnet, WantsItsThreeRoles) {
 
 JobSpec mpi_job(std::map<std::string, std::string> options) {
   JobSpec spec;
+  spec.name = "j";
   spec.framework = Framework::mpi;
   spec.options = std::move(options);
   spec.roles["launcher"].command = {"mpirun", "-n", "4", "a"};

@@ -1,7 +1,8 @@
-// What a task's own processes may ask: to launch a program in a task of their job, and nothing else (docs/launching.md). It is judged by the
-// agent that they are connected to, and by the agent that has the other task.
+// What a task's own processes may ask: to launch a program in a task of their job, and nothing else (docs/launching.md). It is judged by
+// the agent that they are connected to, and by the agent that has the other task.
 #include <gmock/gmock.h>
 
+#include "common/cluster/ledger.h"
 #include "tests/unit/node/working_town.h"
 
 namespace dtrain::node {
@@ -62,15 +63,13 @@ class LaunchTest : public WorkingTown {
 TEST_F(LaunchTest, InATaskOfItsJobHere) {
   const std::size_t here = at("j", "worker-1");
   const std::size_t before = houses[here]->effects.size();
-  EXPECT_EQ(asks(MessageType::launch, program("j", "worker-1"), assignment("j", "worker-0"), 1000, here), "could not read: no answer yet")
-      << "it runs";
+  EXPECT_EQ(asks(MessageType::launch, program("j", "worker-1"), assignment("j", "worker-0"), 1000, here), "no answer yet") << "it runs";
   const auto opened = made<OpenExec>(*houses[here], before);
   ASSERT_EQ(opened.size(), 1u);
   EXPECT_EQ(opened[0].id, assignment("j", "worker-1"));
   EXPECT_TRUE(opened[0].in_task);
-  EXPECT_THAT(told("audit.launch", here),
-              ElementsAre("j/worker-1 (job=j task=j/worker-1 from=j/worker-0 user=somebody uid=1000 at=n" + std::to_string(here + 1) +
-                          " outcome=accepted): /bin/sh"));
+  EXPECT_THAT(told("audit.launch", here), ElementsAre("j/worker-1 (job=j task=j/worker-1 from=j/worker-0 user=somebody uid=1000 at=n" +
+                                                      std::to_string(here + 1) + " outcome=accepted): /bin/sh"));
 }
 
 TEST_F(LaunchTest, ElsewhereTheOtherAgentIsToldFromWhichTaskAndJudgesAgain) {
@@ -137,9 +136,10 @@ TEST_F(LaunchTest, NotFromAGenerationThatIsOver) {
   (void)ask<wire::Empty>(*houses[0], MessageType::action, restart, 1000);
   work(10s);
   ASSERT_EQ(houses[0]->node().ledger().find("j")->generation, 2u);
-  EXPECT_EQ(asks(MessageType::launch, program("j", "worker-1"), before),
-            "could not launch a program in j worker-1: it comes from generation 1, and the job is in generation 2; what is left of an earlier "
-            "generation may start nothing");
+  EXPECT_EQ(
+      asks(MessageType::launch, program("j", "worker-1"), before),
+      "could not launch a program in j worker-1: it comes from generation 1, and the job is in generation 2; what is left of an earlier "
+      "generation may start nothing");
 }
 
 TEST_F(LaunchTest, NothingElseIsAnsweredAndNobodyElseMay) {

@@ -53,10 +53,13 @@ class LaunchedTest : public ShimWorld, public ::testing::WithParamInterface<bool
   std::string text(bool is_stderr = false) const {
     std::string all;
     for (const auto& [connection, message] : outlet_.messages)
-      if (const auto output = wire::decode<wire::ExecOutput>(message.payload); output && output->is_stderr == is_stderr) all += output->bytes;
+      if (const auto output = wire::decode<wire::ExecOutput>(message.payload); output && output->is_stderr == is_stderr)
+        all += output->bytes;
     return all;
   }
-  wire::ExitView exit() const { return wire::decode<wire::ExecOutput>(outlet_.messages.back().second.payload)->exit.value_or(wire::ExitView{}); }
+  wire::ExitView exit() const {
+    return wire::decode<wire::ExecOutput>(outlet_.messages.back().second.payload)->exit.value_or(wire::ExitView{});
+  }
   std::string error() const { return wire::decode<wire::ErrorReply>(outlet_.messages.back().second.payload)->errors.front().message; }
   // That the program writes.
   int number() {
@@ -79,7 +82,9 @@ TEST_P(LaunchedTest, HasTheTasksSurroundingsAndItsEndComesBack) {
   ASSERT_TRUE(wait_for([this] { return text().find("Name") != std::string::npos; }));
   EXPECT_THAT(text(), HasSubstr("/work\n1 "));
   EXPECT_THAT(text(), HasSubstr(id_.text() + "\nName:\tdtrain-shim\n"));
-  send({.bytes = "this\n"});
+  wire::ExecInput line;
+  line.bytes = "this\n";
+  send(line);
   ASSERT_TRUE(wait_for([this] { return over(); }));
   EXPECT_EQ(text(true), "got this\n");
   EXPECT_EQ(exit().code, 9);
@@ -126,7 +131,9 @@ TEST_P(LaunchedTest, ASignalReachesIt) {
   begin();
   shell_beside("trap 'echo term; exit 3' TERM; echo here; while true; do sleep 0.01; done");
   ASSERT_TRUE(wait_for([this] { return text() == "here\n"; }));
-  send({.signal = SIGTERM});
+  wire::ExecInput term;
+  term.signal = SIGTERM;
+  send(term);
   ASSERT_TRUE(wait_for([this] { return over(); }));
   EXPECT_EQ(exit().code, 3);
 }
