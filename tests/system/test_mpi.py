@@ -22,9 +22,8 @@ world = MPI.COMM_WORLD
 total = world.allreduce(world.rank + 1)
 print("rank %d of %d in %s of generation %s: sum %d" % (world.rank, world.size, os.environ.get("DTRAIN_TASK"),
                                                          os.environ.get("DTRAIN_GENERATION"), total), flush=True)
-while len(sys.argv) > 1 and os.path.exists(sys.argv[1]):
+while world.bcast(len(sys.argv) > 1 and os.path.exists(sys.argv[1])):
     time.sleep(0.05)
-    world.allreduce(1)
 """
 # All agents of the test are on one machine, with one /dev/shm and the loopback device.
 ONE_MACHINE = {"OMPI_MCA_btl": "^vader", "OMPI_MCA_osc": "^sm", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"}
@@ -76,7 +75,8 @@ class MpiTest(Mpi):
     def begun(self, agents, name, generation):
         """Its ranks, by their numbers, once all are there."""
         until(lambda: len(re.findall("rank . of 3 in .* of generation %d: sum 6" % generation, agents[0].do("logs", name))) == 3,
-              lambda: "ranks of generation %d; %s" % (generation, agents[0].ctl("logs", name).stdout[-3000:]), 60)
+              lambda: "ranks of generation %d; %s; %s" % (generation, agents[0].ctl("logs", name, "--attempt", "all").stdout[-3000:],
+                                                          agents[0].do("describe", "job", name)), 60)
         return self.processes("python3")
 
     def test_what_dies_takes_all_of_it_along_and_the_job_begins_again(self):
