@@ -109,10 +109,11 @@ void note_interpreter(ChildPlan& plan, const char* program) {
 // Like execvpe: tries the entries of PATH, and keeps the most informative error.
 int execute(ChildPlan& plan) {
   const Launch& launch = *plan.launch;
-  const char* name = launch.argv[0];
+  char** const argv = plan.argv != nullptr ? plan.argv : launch.argv;
+  const char* name = argv[0];
   if (name[0] == '\0') return ENOENT;
   const auto attempt = [&](const char* program) {
-    execve(program, launch.argv, launch.env);
+    execve(program, argv, launch.env);
     const int cause = errno;
     if (cause == ENOENT || cause == EACCES) note_interpreter(plan, program);
     return cause;
@@ -144,6 +145,7 @@ void run_child(void* context) {
   const LaunchHeader& h = plan.launch->header;
   setsid();
   // stdin is /dev/null already, like the shim's own descriptors 0 to 2.
+  if (plan.in >= 0 && dup2(plan.in, 0) < 0) give_up(plan, Step::execute, errno);
   if (dup2(plan.out, 1) < 0 || dup2(plan.err, 2) < 0) give_up(plan, Step::execute, errno);
   // The shim may have a higher priority, like the agent; a task has the usual one. (The system call returns 20 minus
   // the nice value.)

@@ -9,6 +9,8 @@ inline constexpr size_t kInterpreterBytes = 256;  // the kernel reads no more of
 
 struct ChildPlan {
   const Launch* launch = nullptr;
+  char** argv = nullptr;   // in place of the launch file's
+  int in = -1;             // becomes stdin; -1: it stays /dev/null
   int out = -1, err = -1;  // become stdout and stderr
   int cgroup = -1;         // directory of the task's v2 cgroup; -1 none
   int parent = 0;          // pid of the shim

@@ -48,10 +48,21 @@ void Link::close_connection() {
   greeted_ = reply_waits_ = record_waits_ = false;
 }
 
-Link::Received Link::receive(CommandPacket& out) {
+Link::Received Link::receive(CommandPacket& out, int (&fds)[kRunDescriptors]) {
   char packet[kPacketBytes];
-  const ssize_t n = recv(fd_, packet, sizeof(packet), MSG_DONTWAIT);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(fds))];
+  iovec part{packet, sizeof(packet)};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  for (int& fd : fds) fd = -1;
+  const ssize_t n = recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Received::nothing;
+  const cmsghdr* const head = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+    memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
   out = {};
   if (n <= 0 || !read_struct(packet, static_cast<size_t>(n), kCommandV1Bytes, out)) return Received::closed;
   return Received::command;

@@ -24,7 +24,8 @@ class Link {
   void set_greeted() { greeted_ = true; }
 
   enum class Received { nothing, command, closed };
-  Received receive(CommandPacket& out);
+  // `fds`: descriptors that came along, which are the caller's; -1: none.
+  Received receive(CommandPacket& out, int (&fds)[kRunDescriptors]);
   void reply(const ReplyPacket& reply);  // reading() must have been true before
   void ask(const AskPacket& ask);        // a question that finds no room is dropped: it is asked again
   void record_changed() { record_waits_ = fd_ >= 0 && greeted_; }

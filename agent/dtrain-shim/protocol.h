@@ -14,12 +14,13 @@
 
 namespace dtrain::shim {
 
-inline constexpr uint32_t kVersion = 7;        // newest that this code speaks
+inline constexpr uint32_t kVersion = 8;        // newest that this code speaks
 inline constexpr uint32_t kOldestVersion = 1;  // oldest that this code speaks
 // Older versions. 1: without leases; such a shim, adopted by a newer agent, runs on without one, and so does a shim
 // that was launched without one (kLeased is not set). 2: without kUnit, which no agent of that version writes. 3:
 // without CPUs of its own: its attempts run on all CPUs, whatever the launch file says. 4: without grace for what
 // outlives the main process, and without kInterpret. 5: without ranks: one process, whatever the launch file says. 6: without standbys.
+// 7: without `run`.
 
 inline constexpr size_t kStatusBytes = 256;   // = limits::kStatusTextBytes
 inline constexpr size_t kTailBytes = 2048;    // = limits::kStderrTailBytes
@@ -65,6 +66,9 @@ enum class Command : uint16_t {
   // to a shim that stays: its next assignment; the packet ends with `a` bytes of its directory's path. Then
   // everything as for a new shim
   serve = 9,
+  // start a program beside the main process, as a part of the task (LaunchedReport). a: number of its arguments, b: bytes of these;
+  // with kRunDescriptors descriptors: stdin, stdout, stderr, a socket for signals and the report, a file of the arguments
+  run = 10,
 };
 
 struct CommandPacket {
@@ -78,7 +82,11 @@ struct CommandPacket {
   int64_t lease_ns = 0;
   int64_t grace_ns = 0;  // from here on: version 5
 };
-inline constexpr size_t kCommandV1Bytes = 16;  // what every version has
+inline constexpr size_t kRunDescriptors = 5;
+inline constexpr uint32_t kRunArguments = 1024;
+inline constexpr uint32_t kRunBytes = 1 << 20;  // of all arguments, each with its NUL
+inline constexpr uint32_t kMostLaunched = 64;   // programs that run beside the main process at a time
+inline constexpr size_t kCommandV1Bytes = 16;   // what every version has
 static_assert(sizeof(CommandPacket) == 48);
 
 // ---------------------------------------------------------------- shim -> agent
@@ -153,6 +161,17 @@ inline constexpr uint16_t kSuperseded = 128;   // the assignment belongs to anot
 inline constexpr uint16_t kStandsBy = 512;     // kStandby: all its processes are ready
 inline constexpr uint16_t kWarm = 1024;        // standbys became all processes of the attempt
 inline constexpr uint16_t kHostStops = 256;    // its host had asked the shim to end, at most kHostStopBound before the attempt ended
+
+// What a launched program's own socket (SOCK_SEQPACKET) carries to the agent, once: that it could not start, or how it ended. The other
+// way go signals for its session, one int32_t each. If either end closes the socket, the program runs on.
+struct LaunchedReport {
+  uint16_t outcome = 0;  // Outcome: done, no_attempt, busy (the task stands still, or too many run), failed
+  uint8_t step = 0;      // Step; if not none, the program was never executed: see error
+  uint8_t reserved = 0;
+  int32_t error = 0;   // errno
+  int32_t status = 0;  // as of waitpid(2)
+};
+static_assert(sizeof(LaunchedReport) == 12);
 
 // The state of the present attempt: sent to the agent at every change, and written to `state` and `exit`. The agent finds
 // what is new by comparing, so a record that found the socket full may be replaced by a later one. On the wire and on disk:

@@ -36,6 +36,10 @@ bool Shim::run() {
     if (lease_) enforce_lease();
     for (int i = 0; i < count; ++i) {
       const uint64_t source = events[i].data.u64;
+      if (source >= kLaunched) {
+        launched_.signalled(static_cast<uint32_t>(source - kLaunched), tree_);
+        continue;
+      }
       if (source >= kStandbyAnswer) {
         standby_answered(static_cast<uint32_t>(source - kStandbyAnswer));
         continue;
@@ -52,7 +56,8 @@ bool Shim::run() {
         case kCgroup:
         case kLeaseTimer: break;  // handled before and after
         case kOutput:
-        case kStandbyAnswer: break;  // handled above
+        case kStandbyAnswer:
+        case kLaunched: break;  // handled above
       }
     }
     timers();
@@ -120,14 +125,17 @@ void Shim::agent_ready(uint32_t events) {
   if ((events & (EPOLLHUP | EPOLLERR)) != 0 && !link_.reading()) return link_.close_connection();
   for (int i = 0; i < kCommandsPerTurn && link_.reading(); ++i) {
     CommandPacket command;
-    const Link::Received received = link_.receive(command);
+    int fds[kRunDescriptors];
+    const Link::Received received = link_.receive(command, fds);
     if (received == Link::Received::nothing) return;
+    if (received == Link::Received::command) obey(command, fds);
+    for (const int fd : fds)
+      if (fd >= 0) close(fd);
     if (received == Link::Received::closed) return link_.close_connection();
-    obey(command);
   }
 }
 
-void Shim::obey(const CommandPacket& command) {
+void Shim::obey(const CommandPacket& command, int (&fds)[kRunDescriptors]) {
   ReplyPacket reply;
   reply.command = command.command;
   reply.sequence = command.sequence;
@@ -151,6 +159,7 @@ void Shim::obey(const CommandPacket& command) {
     case Command::freeze: outcome = lease_ ? order_freeze(command, answer_now) : freeze(command, answer_now); break;
     case Command::lease_answer: outcome = lease_answer(command); break;
     case Command::require_lease: outcome = require_lease(command); break;
+    case Command::run: outcome = run_beside(command, fds); break;
     case Command::end:
       leaving_ = true;
       end_sequence_ = command.sequence;
@@ -238,40 +247,6 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   return Outcome::done;
 }
 
-ProcessStart Shim::start_process() {
-  const uint32_t index = processes_.count();
-  const ProcessStart start = processes_.add(launch_, standbys_, tree_.cgroup_fd(), record_.shim_pid);
-  if (processes_.count() == launch_.processes()) standbys_.dismiss();
-  for (uint32_t stream = 0; stream < 2 && start.error == 0; ++stream)
-    watch(processes_.at(index).output[stream], kOutput + 2 * index + stream, EPOLLIN);
-  return start;
-}
-
-// The other ranks start one in each turn, so that the lease, an order and the end of an earlier one are never waited for longer than one
-// start takes. A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
-bool Shim::starts_more() const {
-  const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || held_;
-  return runs() && !still && more_to_start() && (!lease_ || lease_->phase() == task::Lease::Phase::running);
-}
-
-// Once it is being stopped, ranks that have not begun never do.
-bool Shim::more_to_start() const { return processes_.count() < launch_.processes() && record_.step == 0 && !leaving_ && grace_until_ == 0; }
-
-void Shim::start_next() {
-  const ProcessStart start = start_process();
-  if (!start.warm && (record_.flags & kWarm) != 0) {
-    record_.flags &= static_cast<uint16_t>(~kWarm);
-    note_cold();
-    changed();
-  }
-  if (start.error == 0 && start.step == 0) return;
-  record_.step = start.error != 0 ? static_cast<uint8_t>(Step::execute) : start.step;
-  record_.error = start.error != 0 ? start.error : start.step_error;
-  constexpr int kNotExecuted = 126;
-  if (start.error != 0) attempt_ends(processes_.count(), kNotExecuted, 0);  // otherwise it is about to end by itself
-  changed();
-}
-
 // ---------------------------------------------------------------- freezing
 
 Outcome Shim::freeze(const CommandPacket& command, bool& answer_now) {
@@ -345,6 +320,7 @@ void Shim::reap() {
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     standbys_.ended(pid);
+    launched_.ended(pid, status, tree_);
     const uint32_t index = processes_.take(pid);
     if (runs() && index < processes_.count()) process_ended(index, status);
   }

@@ -6,6 +6,7 @@
 
 #include "agent/dtrain-shim/journal_copy.h"
 #include "agent/dtrain-shim/launch.h"
+#include "agent/dtrain-shim/launched.h"
 #include "agent/dtrain-shim/link.h"
 #include "agent/dtrain-shim/log_writer.h"
 #include "agent/dtrain-shim/notify.h"
@@ -26,8 +27,18 @@ class Shim {
   bool run();
 
  private:
-  // kOutput + 2 * process + stream; kStandbyAnswer + its number
-  enum Source : uint64_t { kSignals, kListener, kAgent, kNotify, kCgroup, kLeaseTimer, kOutput, kStandbyAnswer = kOutput + 2 * kMostRanks };
+  // kOutput + 2 * process + stream; kStandbyAnswer + its number; kLaunched + its number
+  enum Source : uint64_t {
+    kSignals,
+    kListener,
+    kAgent,
+    kNotify,
+    kCgroup,
+    kLeaseTimer,
+    kOutput,
+    kStandbyAnswer = kOutput + 2 * kMostRanks,
+    kLaunched = kStandbyAnswer + kMostRanks
+  };
   using Open = bool (Shim::*)();
 
   // ---- set-up (shim_open.cpp)
@@ -47,11 +58,13 @@ class Shim {
 
   // ---- the agent
   void agent_ready(uint32_t events);
-  void obey(const CommandPacket& command);
+  void obey(const CommandPacket& command, int (&fds)[kRunDescriptors]);
   Outcome start(const CommandPacket& command, ReplyPacket& reply, bool& answer_now);
   Outcome begin_attempt(uint32_t attempt, ReplyPacket& reply);
   ProcessStart start_process();
   bool starts_more() const;
+  bool may_start() const;  // an attempt runs, and does not stand still
+  Outcome run_beside(const CommandPacket& command, int (&fds)[kRunDescriptors]);
   bool more_to_start() const;
   void start_next();
   void note_cold();
@@ -130,6 +143,7 @@ class Shim {
   char status_[kStatusBytes];
   Processes processes_;
   Standbys standbys_;
+  Launched launched_;
 
   uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;

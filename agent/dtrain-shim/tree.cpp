@@ -202,6 +202,12 @@ void Tree::signal_at_once(int signal) const {
   halted.count = 0;
 }
 
+void Tree::signal_session(int session, int signal) const {
+  scan_tree();
+  for (size_t i = 0; i < scan.count; ++i)
+    if (getsid(scan.pids[i]) == session) ::kill(scan.pids[i], signal);
+}
+
 void Tree::begin_freeze() {
   quiet_pass_ = false;
   if (has_cgroup()) (void)!pwrite(freeze_, "1", 1, 0);

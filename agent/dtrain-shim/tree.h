@@ -23,6 +23,8 @@ class Tree {
   void renew();
   void assume_killed() { killed_ = true; }  // somebody else, the agent, may have killed the cgroup
   void signal_all(int signal) const;
+  // To those of that session. Its number can be another's only when none of it is left.
+  void signal_session(int session, int signal) const;
   // To all processes at one moment: they are stopped first, so that no new process misses the signal, and then
   // continue. Not for a frozen tree.
   void signal_at_once(int signal) const;

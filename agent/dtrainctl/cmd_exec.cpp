@@ -26,8 +26,12 @@ int shell_code(const wire::ExitView& exit) {
 
 int cmd_exec(Session& session, const ExecOptions& options) {
   Io& io = session.io;
-  auto connection = session.connect();
-  if (!connection) return session.report(connection.error());
+  const auto report = [&](const Failure& failure) {
+    const int code = session.report(failure);
+    return options.launches ? kNotLaunched : code;
+  };
+  auto connection = options.launches ? session.connect_to_restarting(session.answer_deadline()) : session.connect();
+  if (!connection) return report(connection.error());
   wire::ExecRequest request;
   request.job = options.job;
   request.task = options.task;
@@ -41,11 +45,11 @@ int cmd_exec(Session& session, const ExecOptions& options) {
   std::unique_ptr<RawTerminal> raw;
   if (request.terminal) raw = std::make_unique<RawTerminal>(io.in_fd);
   wire::ExecInput input;
-  input.exec = connection->send(wire::MessageType::exec, request);
+  input.exec = connection->send(options.launches ? wire::MessageType::launch : wire::MessageType::exec, request);
   // Failures are printed after the terminal is restored.
   const auto give_up = [&](const Failure& failure) {
     raw.reset();
-    return session.report(failure);
+    return report(failure);
   };
 
   bool reading = true;

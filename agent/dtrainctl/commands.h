@@ -111,9 +111,11 @@ struct CheckpointsOptions {
 int cmd_checkpoints(Session& session, const CheckpointsOptions& options);
 int cmd_verify(Session& session, const std::string& path);
 
+inline constexpr int kNotLaunched = 255;  // as ssh exits where it is not the command's own code
 struct ExecOptions {
   std::string job, task;
   std::vector<std::string> command;
+  bool launches = false;  // as a part of the task, from inside another task of the job (dtrain-rsh)
 };
 int cmd_exec(Session& session, const ExecOptions& options);
 

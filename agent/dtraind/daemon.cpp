@@ -259,8 +259,15 @@ Status Daemon::adopt() {
 }
 
 Status Daemon::open_control() {
-  auto control = net::ControlServer::listen(prepared_.layout.control_socket(), {},
-                                            [tasks = prepared_.layout.tasks()](pid_t pid) { return proc::runs_in_task(pid, tasks); });
+  auto control =
+      net::ControlServer::listen(prepared_.layout.control_socket(), {}, [this](pid_t pid) -> Result<std::optional<AssignmentId>> {
+        if (!proc::runs_in_task(pid, prepared_.layout.tasks())) return std::nullopt;
+        auto task = runner_->task_of(pid);
+        if (!task)
+          return fail(ErrorCode::refused, "could not serve this connection: it comes from inside a task, and from which cannot be told",
+                      "call dtrainctl from a login shell");
+        return task;
+      });
   if (!control) return fail(control.error());
   control_ = std::move(*control);
   return add_source(

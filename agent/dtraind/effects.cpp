@@ -88,8 +88,10 @@ struct Daemon::Perform {
 void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect); }
 
 void Daemon::open_exec(const node::OpenExec& effect) {
-  const auto place = exec_place(prepared_.layout.tasks(), effect.id);
+  auto place = exec_place(prepared_.layout.tasks(), effect.id);
   if (!place) return answer_error(effect.connection, effect.request, place.error());
+  if (effect.in_task)
+    place->run_beside = [this, id = effect.id](const proc::Runner::Program& program) { return runner_->run_beside(id, program); };
   execs_->open(effect.connection, effect.request, effect.query, *place);
 }
 

@@ -38,8 +38,10 @@ Start<Config> configure(const CommandLine& line) {
 }
 
 Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim,
-                                                 const std::string& warm, Log& log) {
+                                                 const std::string& warm, const std::string& rsh, Log& log) {
   proc::RunnerOptions options;
+  options.variables["DTRAIN_AGENT"] = layout.control_socket();
+  if (!rsh.empty()) options.variables["DTRAIN_RSH"] = rsh;
   if (config.tasks.standbys) options.warm_path = warm;
   options.tasks_dir = layout.tasks();
   options.shim_path = shim;
@@ -90,15 +92,16 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
     clean_up_dev(*layout, true);
     return report(failure);
   };
-  auto shim = find_helper("dtrain-shim", X_OK), warm = find_helper("dtrain-warm.py", R_OK);
+  auto shim = find_helper("dtrain-shim", X_OK), warm = find_helper("dtrain-warm.py", R_OK), rsh = find_helper("dtrain-rsh", X_OK);
   if (!shim) return start_failed(shim.error());
   // Tasks start without standbys as well.
   if (!warm && config.tasks.standbys)
     log.write(LogLevel::warn, "tasks.warning", {{"warning", warm.error().error.message}, {"next", warm.error().error.next}});
+  if (!rsh) log.write(LogLevel::warn, "tasks.warning", {{"warning", rsh.error().error.message}, {"next", rsh.error().error.next}});
   proc::become_urgent();  // before it has threads and helpers, which inherit the priority
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
-  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), log);
+  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), rsh.value_or(""), log);
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});

@@ -52,7 +52,8 @@ std::string key_path(const Config& config, const Layout& layout);
 // The part of the configuration that Node needs.
 node::NodeOptions node_options(const Config& config, const std::string& cluster_id, const std::string& version);
 
-// Finds dtrain-shim, dtrain-discover or, with R_OK, dtrain-warm.py: beside this program (in a build), else in ../libexec/dtrain.
+// Finds dtrain-shim, dtrain-discover, dtrain-rsh or, with R_OK, dtrain-warm.py: beside this program (in a build), else in
+// ../libexec/dtrain.
 Start<std::string> find_helper(const std::string& name, int access);
 
 }  // namespace dtrain::daemon

@@ -39,6 +39,7 @@ struct ControlServer::Connection {
   const int fd;
   LastClose& last_close;
   std::uint32_t uid = 0;
+  bool of_task = false;
   wire::Deframer input;
   std::size_t counted_input = 0;  // part of total_input_
   std::size_t largest_input = 0;  // since the buffer was last given back
@@ -53,8 +54,7 @@ struct ControlServer::Connection {
   std::size_t unsent() const { return output.size() - sent; }
 };
 
-Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits,
-                                                             std::function<bool(pid_t)> unwelcome) {
+Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& path, const ControlLimits& limits, TaskOf task_of) {
   const auto listening = listen_unix(path, limits.kernel_refuses_descriptors);
   if (!listening) return fail(listening.error());
   UniqueFd listener(*listening);
@@ -64,14 +64,14 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(const std::string& 
   if (!epoll || !epoll.add(listener.get(), kListenerId))
     return fail(ErrorCode::io, "could not watch control socket " + path + ": " + ::strerror(errno));
   return std::unique_ptr<ControlServer>(
-      new ControlServer(path, limits, std::move(unwelcome), listener.release(), std::move(epoll), std::move(*last_close)));
+      new ControlServer(path, limits, std::move(task_of), listener.release(), std::move(epoll), std::move(*last_close)));
 }
 
-ControlServer::ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd,
-                             Epoll epoll, LastClose last_close)
+ControlServer::ControlServer(std::string path, const ControlLimits& limits, TaskOf task_of, int listen_fd, Epoll epoll,
+                             LastClose last_close)
     : path_(std::move(path)),
       limits_(limits),
-      unwelcome_(std::move(unwelcome)),
+      task_of_(std::move(task_of)),
       listen_fd_(listen_fd),
       epoll_(std::move(epoll)),
       last_close_(std::move(last_close)),
@@ -119,25 +119,28 @@ void ControlServer::accept_some(ControlSink& sink) {
     auto connection = std::make_unique<Connection>(fd, last_close_);
     last_close_.prepare(fd);
     const Peer peer = peer_of(fd);
-    if (is_full(fd, peer.uid)) continue;
-    if (unwelcome_ && unwelcome_(peer.pid)) {
-      turn_away(fd, {ErrorCode::refused, "could not serve this connection: it comes from inside a task",
-                     "call dtrainctl from a login shell; a task asks nothing of the agent"});
-      continue;
+    if (is_full(fd, peer.uid, false)) continue;
+    node::Caller caller{names_.name_of(peer.uid, now_), peer.uid};
+    if (task_of_) {
+      auto task = task_of_(peer.pid);
+      if (!task) turn_away(fd, task.error());
+      if (!task || (*task && is_full(fd, peer.uid, true))) continue;
+      caller.inside = std::move(*task);
     }
-    admit(std::move(connection), {names_.name_of(peer.uid, now_), peer.uid}, sink);
+    admit(std::move(connection), caller, sink);
   }
 }
 
 // One user may have only a part of the connections, and all others together leave some to root.
-bool ControlServer::is_full(int fd, std::uint32_t uid) const {
-  const bool root = uid == 0 || uid == ::geteuid();
+bool ControlServer::is_full(int fd, std::uint32_t uid, bool of_task) const {
+  const bool root = !of_task && (uid == 0 || uid == ::geteuid());
   const std::size_t room = limits_.connections - (root ? 0 : std::min(limits_.connections, limits_.connections_of_root));
-  const auto own = of_user_.find(uid);
+  const auto& counts = of_task ? of_tasks_ : of_user_;
+  const auto own = counts.find(uid);
   std::string open;
   if (connections_.size() >= room) open = std::to_string(connections_.size()) + " are open";
-  else if (!root && own != of_user_.end() && own->second >= limits_.connections_of_user)
-    open = std::to_string(own->second) + " of yours are open";
+  else if (!root && own != counts.end() && own->second >= (of_task ? limits_.connections_of_tasks : limits_.connections_of_user))
+    open = std::to_string(own->second) + (of_task ? " of your tasks are open" : " of yours are open");
   if (open.empty()) return false;
   turn_away(fd, {ErrorCode::limit, "could not serve this connection: " + open, "close some, or try again later"});
   return true;
@@ -148,14 +151,15 @@ void ControlServer::admit(std::unique_ptr<Connection> connection, const node::Ca
   connection->interest = EPOLLIN;
   if (!epoll_.add(connection->fd, id)) return;
   connection->uid = caller.uid;
-  ++of_user_[caller.uid];
+  connection->of_task = caller.inside.has_value();
+  ++(connection->of_task ? of_tasks_ : of_user_)[caller.uid];
   connections_.emplace(id, std::move(connection));
   sink.on_opened(id, caller);
 }
 
 void ControlServer::adopt(int fd, const node::Caller& caller, ControlSink& sink) {
   auto connection = std::make_unique<Connection>(fd, last_close_);
-  if (!is_full(fd, caller.uid)) admit(std::move(connection), caller, sink);
+  if (!is_full(fd, caller.uid, false)) admit(std::move(connection), caller, sink);
 }
 
 // No descriptor is left: without this the waiting connection would keep the loop awake for ever.
@@ -353,7 +357,8 @@ void ControlServer::bury(ControlSink& sink) {
     timers_.erase({c.timer, id});
     backlog_.erase(id);
     drained_.erase(id);
-    if (const auto own = of_user_.find(c.uid); --own->second == 0) of_user_.erase(own);
+    auto& counts = c.of_task ? of_tasks_ : of_user_;
+    if (const auto own = counts.find(c.uid); --own->second == 0) counts.erase(own);
     connections_.erase(found);
     doomed_.erase(id);
     if (!spare_) reopen();

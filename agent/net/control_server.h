@@ -33,6 +33,7 @@ namespace dtrain::net {
 struct ControlLimits {
   std::size_t connections = limits::kControlConnections;
   std::size_t connections_of_user = limits::kControlConnectionsOfUser;
+  std::size_t connections_of_tasks = limits::kControlConnectionsOfTasks;
   std::size_t connections_of_root = limits::kControlConnectionsOfRoot;
   std::size_t output_bytes = limits::kControlOutputBytes;  // unsent bytes of one connection
   std::size_t total_output_bytes = 64 << 20;               // unsent bytes of all; a connection that would exceed it is closed
@@ -58,10 +59,10 @@ class ControlSink {
 
 class ControlServer {
  public:
-  // Replaces the socket that a dead agent left. ErrorCode::unavailable: a living agent answers there. `unwelcome`:
-  // processes that are turned away, with an error, before they are read; unset: none.
-  static Result<std::unique_ptr<ControlServer>> listen(const std::string& path, const ControlLimits& limits = {},
-                                                       std::function<bool(pid_t)> unwelcome = {});
+  // The task that a process belongs to, nullopt: none; or why it is turned away before it is read.
+  using TaskOf = std::function<Result<std::optional<AssignmentId>>(pid_t)>;
+  // Replaces the socket that a dead agent left. ErrorCode::unavailable: a living agent answers there. `task_of` unset: nobody is a task's.
+  static Result<std::unique_ptr<ControlServer>> listen(const std::string& path, const ControlLimits& limits = {}, TaskOf task_of = {});
   // Closes every connection and removes the socket.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
@@ -90,10 +91,9 @@ class ControlServer {
 
  private:
   struct Connection;
-  ControlServer(std::string path, const ControlLimits& limits, std::function<bool(pid_t)> unwelcome, int listen_fd, Epoll epoll,
-                LastClose last_close);
+  ControlServer(std::string path, const ControlLimits& limits, TaskOf task_of, int listen_fd, Epoll epoll, LastClose last_close);
   void accept_some(ControlSink& sink);
-  bool is_full(int fd, std::uint32_t uid) const;
+  bool is_full(int fd, std::uint32_t uid, bool of_task) const;
   void admit(std::unique_ptr<Connection> connection, const node::Caller& caller, ControlSink& sink);
   void refuse_one();
   void watch_listener(bool on);
@@ -112,7 +112,7 @@ class ControlServer {
 
   const std::string path_;
   const ControlLimits limits_;
-  const std::function<bool(pid_t)> unwelcome_;
+  const TaskOf task_of_;
   const int listen_fd_;
   Epoll epoll_;
   LastClose last_close_;         // outlives the connections
@@ -122,9 +122,9 @@ class ControlServer {
   Instant now_{};
   std::size_t total_input_ = 0, total_output_ = 0;
   std::map<node::ConnectionId, std::unique_ptr<Connection>> connections_;
-  std::map<std::uint32_t, std::size_t> of_user_;  // how many of them, by uid; no zeros
-  std::set<node::ConnectionId> backlog_;          // connections with complete messages in their input buffer
-  std::set<node::ConnectionId> doomed_;           // to be closed by the next bury()
+  std::map<std::uint32_t, std::size_t> of_user_, of_tasks_;  // how many of them, by uid: of the user, and of the user's tasks; no zeros
+  std::set<node::ConnectionId> backlog_;                     // connections with complete messages in their input buffer
+  std::set<node::ConnectionId> doomed_;                      // to be closed by the next bury()
   std::set<node::ConnectionId> drained_;
   std::set<std::pair<Instant, node::ConnectionId>> timers_;
 };

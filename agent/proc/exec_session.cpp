@@ -145,7 +145,8 @@ Result<std::unique_ptr<ExecSession>> ExecSession::start(const wire::ExecRequest&
   ChildEnds ends;
   const Status opened = request.terminal ? session->open_terminal(request, *user, ends) : session->open_pipes(ends);
   if (!opened) return fail(opened.error());
-  if (Status launched = session->launch(request, place, *user, ends); !launched) return fail(launched.error());
+  const Status launched = place.run_beside ? session->launch_in_task(request, place, ends) : session->launch(request, place, *user, ends);
+  if (!launched) return fail(launched.error());
   return session;
 }
 
@@ -204,7 +205,9 @@ Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& pl
 }
 
 ExecSession::~ExecSession() {
-  if (pid_ <= 0 || reaped_) return;
+  if (reaped_) return;
+  if (task_socket_) signal_all(SIGKILL);
+  if (pid_ <= 0) return;
   signal_session(SIGKILL);
   ::waitpid(pid_, nullptr, WNOHANG);  // one that hangs in the kernel is left until this process ends
 }
@@ -229,6 +232,7 @@ Status ExecSession::input(const wire::ExecInput& input) {
     // The group may be long gone, and its number may belong to another: a terminal keeps only the number.
     const pid_t foreground = terminal_ && output_ ? ::tcgetpgrp(output_.get()) : -1;
     if (foreground > 0 && foreground != pid_) signal_session(input.signal, foreground);
+    else if (task_socket_) signal_all(input.signal);
     else ::kill(-pid_, input.signal);
   }
   if (input_ended_ || !input_) return {};
@@ -322,6 +326,13 @@ void ExecSession::signal_session(int number, int group) {
 
 void ExecSession::reap_if_ended(Instant now) {
   if (reaped_) return;
+  if (task_socket_) {
+    if (!ended_in_task()) return;
+    reaped_ = true;
+    unwatch(task_socket_);
+    act_at_ = now + kExecGrace;
+    return;
+  }
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) return;
   signal_session(SIGKILL);
@@ -330,6 +341,22 @@ void ExecSession::reap_if_ended(Instant now) {
   reaped_ = true;
   unwatch(pidfd_);
   act_at_ = now + kExecGrace;
+}
+
+std::optional<Error> ExecSession::failure() {
+  LaunchError error;
+  if (task_failure_ || ::read(launch_error_.get(), &error, sizeof error) != static_cast<ssize_t>(sizeof error)) return task_failure_;
+  return Error{ErrorCode::invalid, describe(error, command_), "check the command and the task's environment"};
+}
+
+// To the whole session.
+void ExecSession::signal_all(int number) {
+  if (!task_socket_) {
+    signal_session(number);
+    return;
+  }
+  const auto order = static_cast<std::int32_t>(number);
+  (void)!::send(task_socket_.get(), &order, sizeof order, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 bool ExecSession::turn(Instant now, node::ConnectionId connection, std::uint64_t request, Outlet& outlet) {
@@ -346,10 +373,8 @@ bool ExecSession::turn(Instant now, node::ConnectionId connection, std::uint64_t
   }
   if (act_at_ == kNever) act_at_ = now + kExecGrace;
   if ((output_ || errors_) && now < act_at_) return false;
-  LaunchError error;
-  if (::read(launch_error_.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
-    const Error told{ErrorCode::invalid, describe(error, command_), "check the command and the task's environment"};
-    outlet.send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(told)));
+  if (const auto failed = failure()) {
+    outlet.send(connection, wire::make_message(wire::MessageType::error, request, wire::error_reply(*failed)));
     return true;
   }
   wire::ExecOutput last;
@@ -364,14 +389,15 @@ void ExecSession::hang_up(Instant now) {
   for (UniqueFd* fd : {&output_, &errors_, &input_})
     if (*fd) unwatch(*fd);
   if (reaped_) return;
-  signal_session(SIGHUP);
-  ::kill(-pid_, SIGCONT);  // a stopped process could not react
+  signal_all(SIGHUP);
+  if (task_socket_) signal_all(SIGCONT);  // a stopped process could not react
+  else ::kill(-pid_, SIGCONT);
   act_at_ = now + kExecGrace;
 }
 
 bool ExecSession::leave(Instant now) {
   if (!reaped_ && now >= act_at_) {
-    signal_session(SIGKILL);
+    signal_all(SIGKILL);
     act_at_ = kNever;
   }
   reap_if_ended(now);

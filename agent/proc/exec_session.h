@@ -7,12 +7,17 @@
 // true). When the connection or the request is closed the session gets SIGHUP, and SIGKILL after kExecGrace.
 // Nothing that exec started outlives it.
 //
+// A command of another task of the job (docs/launching.md) is started by the task's shim instead, as a child of its own: it may leave
+// processes behind, which are a part of the task, and end with that.
+//
 // SIGPIPE must be ignored in this process.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +25,7 @@
 #include "agent/account/host_user.h"
 #include "agent/base/epoll.h"
 #include "agent/proc/outlet.h"
+#include "agent/proc/runner.h"
 #include "common/base/time.h"
 #include "common/node/event.h"
 
@@ -34,6 +40,8 @@ struct ExecPlace {
   std::string work_dir;
   std::map<std::string, std::string> env;  // the task's; TERM is added with a terminal
   std::vector<std::string> cgroups;        // directories to join (v2, v1 memory); "" and missing ones are skipped
+  // Set: the command becomes a part of the task, whose shim starts it in this way and says over the program's socket how it ended.
+  std::function<Status(const Runner::Program&)> run_beside = {};
 };
 
 // The running command. Owned and driven by ExecSessions.
@@ -63,6 +71,10 @@ class ExecSession {
   Status open_pipes(ChildEnds& ends);
   Status open_terminal(const wire::ExecRequest& request, const account::HostUser& user, ChildEnds& ends);
   Status launch(const wire::ExecRequest& request, const ExecPlace& place, const account::HostUser& user, const ChildEnds& ends);
+  Status launch_in_task(const wire::ExecRequest& request, const ExecPlace& place, const ChildEnds& ends);
+  bool ended_in_task();
+  std::optional<Error> failure();
+  void signal_all(int number);
   void watch(int fd, std::uint32_t events);
   void unwatch(UniqueFd& fd);  // closes it, too
   void write_input();
@@ -76,6 +88,8 @@ class ExecSession {
   int pid_ = -1;         // also the number of its session and group; not to be used once reaped_
   Epoll epoll_;
   UniqueFd pidfd_, input_, output_, errors_;
+  UniqueFd task_socket_;  // in place of pid_ and pidfd_: for signals, and the report of the task's shim
+  std::optional<Error> task_failure_;
   UniqueFd launch_error_;  // how the child reports that it could not become the command
   std::string pending_;    // input not yet written
   bool input_ended_ = false;

@@ -58,6 +58,7 @@ Result<LaunchFile> plan_launch(const RunnerOptions& options, const task::ShimSpe
     for (const auto& [name, value] : spec.ranks.front()) launch.env.erase(name);
   launch.work_dir = spec.work_dir;
   // Variables that only this host knows. Those of the job or of tasks.passEnv are there already, and win.
+  launch.env.insert(options.variables.begin(), options.variables.end());
   launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
   launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
   const std::string temporary = job_temporary(options.work_root, spec.id.job);

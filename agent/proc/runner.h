@@ -16,7 +16,11 @@
 //   log.K, log.K.idx   output (common/task/log_format.h)
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +33,11 @@ namespace dtrain::proc {
 using EventSink = std::function<void(node::Event)>;
 
 struct RunnerOptions {
-  std::string tasks_dir;  // absolute; created when missing
-  std::string shim_path;  // absolute path of dtrain-shim
-  std::string work_root;  // StageDirs::work_root; "": tasks are given no TMPDIR
-  std::string warm_path;  // absolute path of dtrain-warm.py; "": no standbys (standbys.h)
+  std::string tasks_dir;                         // absolute; created when missing
+  std::string shim_path;                         // absolute path of dtrain-shim
+  std::string work_root;                         // StageDirs::work_root; "": tasks are given no TMPDIR
+  std::string warm_path;                         // absolute path of dtrain-warm.py; "": no standbys (standbys.h)
+  std::map<std::string, std::string> variables;  // that tasks get of this host, unless the job sets them
   std::uint64_t log_file_bytes = 64ull << 20;
   std::uint32_t log_files = 8;
   std::string cgroup;                            // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
@@ -60,6 +65,15 @@ class Runner {
   // -> ShimGone{expected}. If a shim dies by itself, ShimGone comes first, then what ended with it: AttemptRefused, AttemptExited.
   virtual void end(const AssignmentId& id) = 0;
   virtual void remove_files(const AssignmentId& id) = 0;  // after ShimGone: logs and all
+  // Starts a program beside the task's main process, as a part of the task; all descriptors stay the caller's. What comes of it is
+  // reported over `socket` (shim::LaunchedReport).
+  struct Program {
+    std::vector<std::string> argv;
+    int input = -1, output = -1, errors = -1, socket = -1;
+  };
+  virtual Status run_beside(const AssignmentId& id, const Program& program) = 0;
+  // The task whose process that is, by its ancestors; nullopt: it is not known whose. Not of one that is no task's (task_of_process.h).
+  virtual std::optional<AssignmentId> task_of(pid_t process) const = 0;
   virtual int fd() const = 0;
   virtual Instant deadline() const = 0;
   virtual void dispatch(EventSink& sink) = 0;

@@ -54,6 +54,24 @@ std::uint32_t ShimLink::send(shim::CommandPacket packet) {
   return sequence_ = packet.sequence;
 }
 
+std::uint32_t ShimLink::send(shim::CommandPacket packet, const std::array<int, shim::kRunDescriptors>& descriptors) {
+  packet.sequence = sequence_ + 1 != 0 ? sequence_ + 1 : 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptors)> control{};
+  iovec part{&packet, sizeof(packet)};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof descriptors);
+  std::memcpy(CMSG_DATA(head), descriptors.data(), sizeof descriptors);
+  if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return 0;
+  return sequence_ = packet.sequence;
+}
+
 ShimLink::Received ShimLink::receive() {
   while (true) {
     char packet[shim::kPacketBytes];

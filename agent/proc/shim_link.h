@@ -1,6 +1,7 @@
 // The agent's side of a connection to one shim (dtrain-shim/protocol.h).
 #pragma once
 
+#include <array>
 #include <string>
 #include <variant>
 
@@ -28,6 +29,8 @@ class ShimLink {
   // Returns the command's sequence number; 0: could not be sent (errno).
   std::uint32_t send(shim::Command command, std::uint32_t a = 0, std::uint32_t b = 0);
   std::uint32_t send(shim::CommandPacket packet);  // its sequence number is set here
+  // With descriptors, which stay the caller's.
+  std::uint32_t send(shim::CommandPacket packet, const std::array<int, shim::kRunDescriptors>& descriptors);
 
   struct Nothing {};  // no packet at the moment
   struct Closed {};   // nothing more will come

@@ -23,6 +23,7 @@
 #include "agent/proc/stage_work.h"
 #include "agent/proc/standbys.h"
 #include "agent/proc/systemd_launcher.h"
+#include "agent/proc/task_of_process.h"
 #include "agent/proc/tracked_shim.h"
 #include "common/job/warm.h"
 
@@ -64,6 +65,8 @@ class ShimRunner final : public Runner {
   void require_lease(const node::RequireLease& demand) override;
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
+  Status run_beside(const AssignmentId& id, const Program& program) override;
+  std::optional<AssignmentId> task_of(pid_t process) const override;
   int fd() const override { return poller_.fd(); }
   Instant deadline() const override;
   void dispatch(EventSink& sink) override;
@@ -310,6 +313,20 @@ void ShimRunner::remove_files(const AssignmentId& id) {
   }
   std::error_code ignored;
   std::filesystem::remove_all(directory_of(id), ignored);
+}
+
+Status ShimRunner::run_beside(const AssignmentId& id, const Program& program) {
+  if (TrackedShim* shim = find(id)) return shim->run(program);
+  return fail(ErrorCode::unavailable, "could not launch a program in " + id.text() + ": it is not here",
+              "dtrainctl tasks shows where it is");
+}
+
+std::optional<AssignmentId> ShimRunner::task_of(pid_t process) const {
+  std::map<pid_t, const TrackedShim*> shims;
+  for (const auto& [handle, shim] : shims_)
+    if (shim.up() && shim.shim_pid() > 0) shims[shim.shim_pid()] = &shim;
+  const auto found = ancestor_of(process, [&](pid_t one) { return shims.contains(one); });
+  return found ? std::optional(shims.at(*found)->id()) : std::nullopt;
 }
 
 // ---------------------------------------------------------------- what happens

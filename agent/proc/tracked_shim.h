@@ -11,6 +11,7 @@
 #include "agent/proc/cgroup.h"
 #include "agent/proc/launch_file.h"
 #include "agent/proc/lease_keeper.h"
+#include "agent/proc/runner.h"
 #include "agent/proc/shim_link.h"
 #include "agent/proc/spare_shims.h"
 #include "common/node/effect.h"
@@ -45,6 +46,7 @@ class TrackedShim {
   void answer_lease(const node::AnswerLease& answer, Instant now);
   void require_lease(const node::RequireLease& demand, std::uint64_t first_nonce);
   void end(Instant now);
+  Status run(const Runner::Program& program);
 
   // ---- what happened
   void socket_ready(Instant now);

@@ -1,9 +1,13 @@
 #include "agent/proc/tracked_shim.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "agent/base/small_file.h"
 #include "agent/proc/port_check.h"
 
 // The commands to a shim.
@@ -112,6 +116,28 @@ void TrackedShim::end(Instant now) {
   if (link_) ask_end();
   if (up()) deadline_ = now + kEndBound;
   else if (!launching_) obey_by_ = std::min(obey_by_, now + kEndBound);
+}
+
+// The answer comes over the program's socket, which also ends if the shim cannot do it.
+Status TrackedShim::run(const Runner::Program& program) {
+  const std::string what = "launch a program in";
+  std::string text;
+  for (const std::string& argument : program.argv) text += argument + '\0';
+  if (program.argv.size() > shim::kRunArguments || text.size() > shim::kRunBytes)
+    return fail(ErrorCode::limit,
+                unavailable(what, "it has more than " + std::to_string(shim::kRunArguments) + " arguments or " +
+                                      std::to_string(shim::kRunBytes) + " bytes of them")
+                    .message,
+                "pass them in a file");
+  const UniqueFd file(::memfd_create("dtrain-arguments", MFD_CLOEXEC));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return tl::unexpected(unavailable(what, cause_of(errno)));
+  shim::CommandPacket packet;
+  packet.command = static_cast<std::uint16_t>(shim::Command::run);
+  packet.a = static_cast<std::uint32_t>(program.argv.size());
+  packet.b = static_cast<std::uint32_t>(text.size());
+  if (up() && link_.send(packet, {program.input, program.output, program.errors, program.socket, file.get()}) != kNeverSent) return {};
+  return tl::unexpected(unavailable(what, up() ? "its shim takes no commands" : "it has no shim"));
 }
 
 // Only a child of this process is kept for another assignment: only then does a pidfd report its death.

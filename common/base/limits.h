@@ -27,6 +27,8 @@ inline constexpr std::size_t kControlFrameBytes = 4 << 20;  // a longer announce
 inline constexpr std::size_t kControlConnections = 512;     // further ones are accepted, answered with an error and closed
 // of kControlConnections, those of one user; root and the agent's own user have no such limit
 inline constexpr std::size_t kControlConnectionsOfUser = 128;
+// of kControlConnections, those of the tasks of one user, root too
+inline constexpr std::size_t kControlConnectionsOfTasks = 128;
 // of kControlConnections, those kept for root and the agent's own user, so that nobody locks them out
 inline constexpr std::size_t kControlConnectionsOfRoot = 32;
 inline constexpr std::size_t kControlOutputBytes = 8 << 20;  // unsent bytes of one connection; beyond, it is closed

@@ -16,6 +16,8 @@ static_assert(in_order());
 
 }  // namespace
 
+std::vector<std::string> waiting_command() { return {"sleep", "infinity"}; }
+
 const FrameworkRules& rules_of(Framework framework) { return *kFrameworks.at(static_cast<std::size_t>(framework)).rules; }
 
 std::string_view option_of(const JobSpec& spec, std::string_view name) {

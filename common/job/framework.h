@@ -27,6 +27,7 @@ struct RoleRules {
   bool serves = false;     // it holds the state that others work on (a parameter server): policy.onPsFailure
   bool ends = true;        // it ends by itself: where no role leads, the job succeeds when all such roles have
   bool stateful = false;   // the death of a task means a recovery; otherwise a restart in place, except for ranks of a collective job
+  bool waits = false;      // it needs no command: others start its processes, and it only has to be there
   bool rank = false;       // in a collective job no rank continues without the others
   bool exclusive = false;  // the same task must never run twice at once
   std::uint8_t start = 2;  // it starts after all roles with a lower number, unless its job file says otherwise
@@ -38,6 +39,9 @@ struct RoleRules {
 
 // When a job with more than one rank is collective.
 enum class Collective : unsigned char { never, always, without_servers };
+
+// The command of a role that has none and `waits`.
+std::vector<std::string> waiting_command();
 
 // An option of a framework's own (spec.options in a job file).
 struct OptionRule {

@@ -1,7 +1,7 @@
-// MPI: a launcher runs mpirun, whose processes run beside the workers; so the names of hosts are those of tasks. Jobs are refused yet:
-// in place of ssh mpirun needs a launch agent that starts its processes in other tasks of the job, and tasks have no way to an agent
-// (docs/security.md). What the launcher is told, who decides and what a death does is decided here. Names of variables:
-// pkg/controller/mpi_job_controller.go of mpi-operator, v2beta1.
+// MPI: a launcher runs mpirun, whose daemons and ranks run in the workers' tasks; so the names of hosts are those of tasks. In place of
+// ssh mpirun calls dtrain-rsh (docs/launching.md). Names of variables: pkg/controller/mpi_job_controller.go of mpi-operator, v2beta1.
+#include <set>
+
 #include "common/job/framework_roles.h"
 
 namespace dtrain::job {
@@ -15,27 +15,43 @@ constexpr std::array kImplementations{kOpenMpi, kIntel, kMpich};
 constexpr std::array<std::string_view, 2> kFlags{"true", "false"};
 constexpr std::array kMpiOptions{OptionRule{kImplementation, kImplementations}, OptionRule{kLauncherWorks, kFlags}};
 constexpr const char* kAgent = "dtrain-rsh";
+constexpr const char* kLaunchesAtOnce = "32";  // of limits::kControlConnectionsOfTasks
 
 constexpr std::array kMpiRoles{
     RoleRules{.name = kLauncher, .most = 1, .leads = true, .stateful = true, .rank = true, .start = 1, .order = 0},
-    RoleRules{.name = kMpiWorker, .ends = false, .rank = true, .start = 0, .order = 1},
+    RoleRules{.name = kMpiWorker, .ends = false, .waits = true, .rank = true, .start = 0, .order = 1},
 };
 
-// Written beside what the launcher starts with, anew for each start; no file that is there is written through.
+// The hostfile is written beside what the launcher starts with, anew for each start; no file that is there is written through. mpirun
+// finds dtrain-rsh in PATH: only its host knows where that is.
 constexpr const char* kWriteHostfile =
-    "f=\"$PWD/$DTRAIN_HOSTFILE\"; "
+    "PATH=$PATH${DTRAIN_RSH:+:${DTRAIN_RSH%/*}}; f=\"$PWD/$DTRAIN_HOSTFILE\"; "
     "for v in OMPI_MCA_orte_default_hostfile I_MPI_HYDRA_HOST_FILE HYDRA_HOST_FILE; do eval \"test -z \\\"\\${$v+x}\\\" || $v=\\$f\"; "
     "done; "
     "rm -f -- \"$f\" && (set -C; printf '%s' \"$DTRAIN_HOSTS\" >\"$f\") && exec \"$@\"";
 
+bool has_ranks(const JobSpec& spec, const TaskId& task) {
+  return task.role == kMpiWorker || (task.role == kLauncher && option_of(spec, kLauncherWorks) == "true");
+}
+
+// Whether ranks of two tasks run on one host. Open MPI names their files in shared memory by the host and the rank within the task, so
+// ranks of two tasks would take each other's.
+bool share_a_host(const JobSpec& spec, const ClusterView& cluster) {
+  std::set<std::string> hosts;
+  for (const auto& [task, address] : cluster.tasks)
+    if (has_ranks(spec, task) && !hosts.insert(address.host).second) return true;
+  return false;
+}
+
+// With the job's name, so that no machine has such a name: mpirun would take it for itself, and start ranks beside the launcher.
 std::string hosts_of(const JobSpec& spec, const ClusterView& cluster) {
   const std::string_view implementation = option_of(spec, kImplementation);
   const std::string separator = implementation == kIntel || implementation == kMpich ? ":" : " slots=";
   std::string out;
   for (const auto& entry : cluster.tasks) {
     const TaskId& task = entry.first;
-    if (task.role == kMpiWorker || (task.role == kLauncher && option_of(spec, kLauncherWorks) == "true"))
-      out += task.text() + separator + std::to_string(ranks_of_task(spec, {std::string(kMpiWorker), 0})) + "\n";
+    if (has_ranks(spec, task))
+      out += task.text() + "." + cluster.job_name + separator + std::to_string(ranks_of_task(spec, {std::string(kMpiWorker), 0})) + "\n";
   }
   return out;
 }
@@ -54,12 +70,22 @@ void add_mpi(const JobSpec& spec, const ClusterView& cluster, const TaskId& task
     env["HYDRA_HOST_FILE"] = file;
     env["HYDRA_LAUNCHER"] = "ssh";
     env["HYDRA_LAUNCHER_EXEC"] = kAgent;
+    env["HYDRA_ENV"] = "none";  // ranks have the environment of the worker, not of the launcher: its GPUs are others
   } else {
+    env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";  // whether root may run jobs is dtrain's to say
     env["OMPI_MCA_orte_default_hostfile"] = file;
     env["OMPI_MCA_orte_keep_fqdn_hostnames"] = "true";
+    env["OMPI_MCA_plm"] = "rsh";  // also where the host has Slurm
     env["OMPI_MCA_plm_rsh_agent"] = kAgent;
-    env["OMPI_MCA_plm_rsh_no_tree_spawn"] = "true";        // daemons are started by the launcher alone
-    env["OMPI_MCA_orte_leave_session_attached"] = "true";  // and end with it
+    env["OMPI_MCA_plm_rsh_num_concurrent"] = kLaunchesAtOnce;
+    env["OMPI_MCA_plm_rsh_no_tree_spawn"] = "true";   // all daemons are started by the launcher
+    env["OMPI_MCA_if_base_do_not_resolve"] = "true";  // names of tasks are no names of machines
+    // Tasks have CPUs; of two workers of a host each would bind its first rank to the host's first core.
+    env["OMPI_MCA_hwloc_base_binding_policy"] = "none";
+    if (share_a_host(spec, cluster)) {
+      env["OMPI_MCA_btl"] = "^vader";
+      env["OMPI_MCA_osc"] = "^sm";
+    }
   }
 }
 
@@ -82,9 +108,7 @@ void check_mpi(const JobSpec& spec, std::vector<FileError>& errors) {
 
 }  // namespace
 
-const FrameworkRules kMpi{.built = false,
-                          .lacks = "launch agent yet, by which mpirun starts its processes beside the workers",
-                          .roles = kMpiRoles,
+const FrameworkRules kMpi{.roles = kMpiRoles,
                           .options = kMpiOptions,
                           .collective = Collective::always,
                           .environment = add_mpi,

@@ -21,7 +21,7 @@ struct Runtime {
   Framework framework;
   std::string_view not_yet = {};
 };
-constexpr std::string_view kNoMpirun = "this version cannot start jobs of mpirun";
+constexpr std::string_view kNoMpirun = "this version reads no runtime of mpirun";
 constexpr std::array kRuntimes{
     Runtime{"torch-distributed", Framework::pytorch},
     Runtime{"jax-distributed", Framework::jax},
@@ -44,7 +44,7 @@ const Runtime* read_runtime(KubeFields reference, KubeNotes& notes) {
                  "write the job as a dtrain/v1 job, whose command is that of the runtime");
   else if (!found->not_yet.empty())
     notes.refuse("unsupported", reference.path("name"), std::string(found->not_yet) + ": " + name,
-                 "the runtimes that it knows are " + one_of(known, "and"));
+                 "write the job as an MPIJob; the runtimes that it knows are " + one_of(known, "and"));
   else return &*found;
   return nullptr;
 }

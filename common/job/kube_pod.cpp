@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "common/job/framework.h"
 #include "common/job/kube_job.h"
 #include "common/job/manifest.h"
 #include "common/job/names.h"
@@ -179,8 +180,9 @@ void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
                      "write the program and its arguments as command");
   }
   // Nothing has to be started there for the others: dtrain-rsh stands for the SSH server.
-  if (job.idle.contains(role) && (out.words.empty() || out.words.front().text.ends_with("sshd")))
-    out.words = {{"", "", "sleep"}, {"", "", "infinity"}};
+  if (job.idle.contains(role) && !out.words.empty() && out.words.front().text.ends_with("sshd")) out.words.clear();
+  if (job.idle.contains(role) && out.words.empty())
+    for (const std::string& word : waiting_command()) out.words.push_back({"", "", word});
   if (const auto directory = fields.text("workingDir")) job.spec.roles[role].work_dir = *directory;
   if (const auto image = fields.text("image"); image && !image->empty()) {
     if (job.settings.image_fallback)

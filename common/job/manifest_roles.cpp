@@ -119,6 +119,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   out.min_replicas = out.replicas;
   map.number("minReplicas", out.min_replicas, 1, limits::kTasksPerJob);
   map.texts("command", out.command);
+  if (out.command.empty() && role_rules(framework, name).waits) out.command = waiting_command();
   map.text_map("env", out.env);
   map.text("workDir", out.work_dir);
   if (const YamlNode* resources = map.node("resources")) read_resources(*resources, map.path("resources"), report, out.resources);

@@ -33,6 +33,8 @@ class Callers final : public Part {
   const cluster::JobRecord* permitted_job(const Request& e, const std::string& name, const Caller& caller, Deed deed,
                                           const std::string& verb);
   void note_refusal(const Caller& caller, const std::string& reason);
+  // Refuses a request for want of rights.
+  void forbid(const Request& e, const Caller& caller, const Error& error);
   void tick() override;  // reports refusals that were held back
   Instant deadline() const override { return refusals_.deadline(); }
 
@@ -45,7 +47,6 @@ class Callers final : public Part {
   void access_changed(const Access& before, const Access& after, const Caller& by);
 
  private:
-  void forbid(const Request& e, const Caller& caller, const Error& error);
   void report_refusal(const Refusals::Summary& report);
   void report_change(const Caller& caller, const std::string& word, const std::string& object, const std::string& reason,
                      std::vector<cluster::EventField> details);

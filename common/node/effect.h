@@ -96,7 +96,8 @@ struct OpenExec {
   ConnectionId connection = 0;
   std::uint64_t request = 0;
   AssignmentId id;
-  std::string query;  // encoded wire::ExecRequest
+  std::string query;     // encoded wire::ExecRequest
+  bool in_task = false;  // the program becomes a part of the task, and ends with it at the latest
 };
 
 // ---- requests at other hosts. The agent moves the bytes (common/relay); Node decides which requests are passed on.

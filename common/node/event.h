@@ -40,6 +40,7 @@ struct Caller {
   std::uint64_t applied = 0;                // relayed only: the answer needs a ledger that has the entry of this index
   std::string at = {};                      // relayed only: name of the host that the client is connected to; "": this host
   std::optional<MemberId> relayed_by = {};  // the agent that passes on what the client asks; unset: the client is connected to this one
+  std::optional<AssignmentId> inside = {};  // the task that the client is a process of, as the agent says that it is connected to
 };
 
 // ---- the first event of a life: what the disk and the machine say

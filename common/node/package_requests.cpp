@@ -28,7 +28,7 @@ void PackageRequests::written(const BlobWritten& e) {
 
 bool PackageRequests::may_have(ConnectionId connection, const std::string& digest) const {
   const Caller* caller = callers_.find(connection);
-  return caller != nullptr && rights_.may_have(*caller, digest);
+  return caller != nullptr && !caller->inside && rights_.may_have(*caller, digest);
 }
 
 bool PackageRequests::refuse(const Request& e, const Caller& caller, const std::string& digest, const std::string& could_not) {

@@ -42,6 +42,7 @@ Result<ConnectionId> Relays::open(const Asked& asked, const NodeId& host, bool w
     open.open.user = asked.caller.user.substr(0, wire::kRelayUserBytes);
     open.open.uid = asked.caller.uid;
     open.open.applied = c_.ledger.state().applied;
+    open.open.inside = asked.caller.inside.value_or(AssignmentId{});
     wire::Message query;
     query.type = asked.type;
     query.request = 1;
@@ -127,7 +128,9 @@ std::optional<Relays::Accepted> Relays::received(const RelayReceived& e) {
   accepted_[connection] = {member, open->stream};
   peers_[member].open.insert(open->stream);
   c_.emit(AcceptRelay{connection, std::move(*peer), open->stream, open->allowed});
-  return Accepted{connection, Caller{open->user, open->uid, open->applied, host_name(c_, member.text()), member}};
+  Caller caller{open->user, open->uid, open->applied, host_name(c_, member.text()), member};
+  if (open->inside.job != 0) caller.inside = open->inside;
+  return Accepted{connection, std::move(caller)};
 }
 
 // ---------------------------------------------------------------- both

@@ -36,6 +36,10 @@ void Requests::handle(const Request& e) {
   static constexpr Verb kUnknown{wire::MessageType::none, nullptr};
   const Verb* verb = verb_of(message->type);
   const Asked asked{e, *message, *caller, verb == nullptr ? kUnknown : *verb};
+  if (caller->inside && !asked.verb.from_task)
+    return callers_.forbid(e, *caller,
+                           {ErrorCode::refused, "could not answer request: it comes from inside a task",
+                            "call dtrainctl from a login shell; a task may only launch programs in tasks of its own job (dtrain-rsh)"});
   if (verb != nullptr) return verb->serve(*this, asked);
   if (!refuse_relayed(asked, kUnknown.rule))
     refuse(e, {ErrorCode::invalid, "could not answer request: its type is not known here", "use a dtrainctl of the agent's version"});

@@ -59,22 +59,47 @@ void StreamRequests::logs(const Request& e, const wire::LogsRequest& q, const Ca
 
 void StreamRequests::exec(const Request& e, const wire::ExecRequest& q, const Caller& caller) {
   const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::enter, "run a command in");
-  if (job == nullptr) return;
-  const auto task = std::ranges::find_if(job->tasks, [&](const auto& t) { return t.first.text() == q.task; });
-  const std::string could_not = "could not run a command in " + q.job + " " + q.task;
+  if (job != nullptr) run(e, q, caller, *job, MessageType::exec);
+}
+
+// The job is the caller's own, whatever the request says. Judged by the agent that the task is connected to, and again by the one that
+// has the other task.
+void StreamRequests::launch(const Request& e, const wire::ExecRequest& q, const Caller& caller) {
+  const std::string could_not = "could not launch a program in " + q.job + " " + q.task;
+  const auto refuse = [&](const std::string& cause, const std::string& next) {
+    callers_.forbid(e, caller, {ErrorCode::refused, could_not + ": " + cause, next});
+  };
+  if (!caller.inside) return refuse("the request does not come from inside a task", "dtrainctl exec runs a command in a task");
+  const JobRecord* job = c_.ledger.find(caller.inside->job);
+  if (job == nullptr || job->spec.name != q.job || !owns(caller, *job))
+    return refuse("a task may do so in its own job only", "call dtrainctl exec from a login shell");
+  if (job->generation != caller.inside->generation)
+    return refuse("it comes from generation " + std::to_string(caller.inside->generation) + ", and the job is in generation " +
+                      std::to_string(job->generation),
+                  "what is left of an earlier generation may start nothing");
+  run(e, q, caller, *job, MessageType::launch);
+}
+
+void StreamRequests::run(const Request& e, const wire::ExecRequest& q, const Caller& caller, const JobRecord& job, MessageType verb) {
+  const bool launches = verb == MessageType::launch;
+  const auto task = std::ranges::find_if(job.tasks, [&](const auto& t) { return t.first.text() == q.task; });
+  const std::string could_not =
+      std::string("could not ") + (launches ? "launch a program in " : "run a command in ") + q.job + " " + q.task;
   const auto refuse = [&](ErrorCode code, const std::string& cause) {
     reply_error(c_, e, {code, could_not + ": " + cause, "dtrainctl tasks " + q.job});
   };
-  if (task == job->tasks.end()) return refuse(ErrorCode::not_found, "no such task");
+  if (task == job.tasks.end()) return refuse(ErrorCode::not_found, "no such task");
   if (task->second.pid == 0) return refuse(ErrorCode::refused, "it does not run");
   const NodeId& host = task->second.place.node;
   if (host != c_.facts.id && !caller.relayed_by)
-    return relays_.pass_on({e.connection, e.request, caller, MessageType::exec, wire::encode(q)}, host, could_not);
+    return relays_.pass_on({e.connection, e.request, caller, verb, wire::encode(q)}, host, could_not);
   if (refuse_for_host(e, could_not, host)) return;  // it was moved meanwhile
   // Only the program: its arguments may hold secrets.
-  callers_.audit(MessageType::exec, caller, "exec", q.job + "/" + q.task,
-                 q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes), {{"job", q.job}, {"task", q.job + "/" + q.task}});
-  c_.emit(OpenExec{e.connection, e.request, {job->id, job->generation, task->first}, wire::encode(q)});
+  std::vector<cluster::EventField> details{{"job", q.job}, {"task", q.job + "/" + q.task}};
+  if (launches) details.push_back({"from", q.job + "/" + caller.inside->task.text()});
+  callers_.audit(verb, caller, launches ? "launch" : "exec", q.job + "/" + q.task,
+                 q.command.empty() ? "" : q.command.front().substr(0, kProgramBytes), std::move(details));
+  c_.emit(OpenExec{e.connection, e.request, {job.id, job.generation, task->first}, wire::encode(q), launches});
 }
 
 void StreamRequests::cancel(const Request& e, const wire::CancelRequest& q) {

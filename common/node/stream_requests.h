@@ -20,12 +20,16 @@ class StreamRequests {
   void events(const Request& e, const wire::EventsRequest& q);
   void logs(const Request& e, const wire::LogsRequest& q, const Caller& caller);
   void exec(const Request& e, const wire::ExecRequest& q, const Caller& caller);
+  // What a task's own processes ask: a program in another task of their job, which becomes a part of that task.
+  void launch(const Request& e, const wire::ExecRequest& q, const Caller& caller);
   void cancel(const Request& e, const wire::CancelRequest& q);
 
  private:
   // Refuses a request about a task that runs or ran on another node, whose agent has its log. Returns false if the
   // task is here.
   bool refuse_for_host(const Request& e, const std::string& could_not, const NodeId& node);
+  // Of exec and launch, once it is known that the caller may.
+  void run(const Request& e, const wire::ExecRequest& q, const Caller& caller, const cluster::JobRecord& job, wire::MessageType verb);
 
   Context& c_;
   Callers& callers_;

@@ -116,6 +116,13 @@ constexpr Verb kVerbs[] = {
     {Type::query_events, serve_by_job<&StreamRequests::events, kOneJob>, {no_old_copy, "show events"}},
     {Type::logs, serve<&StreamRequests::logs>, {current_copy, "read logs", to_host}},
     {Type::exec, serve<&StreamRequests::exec>, {current_copy, "run a command in a task", to_host}, Role::view, by_row, Audit::event},
+    {Type::launch,
+     serve<&StreamRequests::launch>,
+     {current_copy, "launch a program in a task", to_host},
+     Role::view,
+     by_row,
+     Audit::event,
+     true},
     {Type::cancel_request, serve<&StreamRequests::cancel>, kOtherHosts},
     // ---- members
     {Type::leave, serve<&MemberRequests::leave>, kChangeMembers, Role::operate, by_row, Audit::event},

@@ -57,6 +57,7 @@ struct Verb {
   Role role = Role::view;  // the least that the caller needs
   Judged judged = Judged::by_row;
   Audit audit = Audit::none;
+  bool from_task = false;  // a task's own processes may ask it, and nothing else
 };
 
 // One request on its way to its handler.

@@ -82,8 +82,9 @@ enum class MessageType : unsigned char {
   doctor,           // DoctorReply (a reply)
   query_manifests,  // Empty              -> manifests
   manifests,        // ManifestSettings (a reply)
+  launch,           // ExecRequest        -> exec_output ... (only from inside a task, in its own job: docs/launching.md)
 };
-constexpr MessageType enum_last(MessageType) { return MessageType::manifests; }
+constexpr MessageType enum_last(MessageType) { return MessageType::launch; }
 
 struct Message {
   std::uint32_t format = kControlFormat;

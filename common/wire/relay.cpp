@@ -13,6 +13,10 @@ void fields(V& v, Ref<V, RelayOpen> x) {
   v.number("uid", x.uid);
   v.number("applied", x.applied);
   v.number("allowed", x.allowed);
+  v.number("job", x.inside.job);
+  v.number("generation", x.inside.generation);
+  v.bytes("role", x.inside.task.role, kRelayRoleBytes);
+  v.number("index", x.inside.task.index);
 }
 const char* defect(RelayOpen& x) { return x.stream == 0 ? "no stream" : nullptr; }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 
+#include "common/base/ids.h"
 #include "common/base/result.h"
 
 namespace dtrain::wire {
@@ -19,6 +20,7 @@ inline constexpr std::uint16_t kFirstRelayType = 132;                           
 inline constexpr std::uint16_t kRelayTypes = 3;                                    // number of types in use
 inline constexpr std::size_t kRelaySegmentBytes = 64 << 10;                        // of the stream, in one message
 inline constexpr std::size_t kRelayMessageBytes = kRelaySegmentBytes + (4 << 10);  // larger: dropped unread
+inline constexpr std::size_t kRelayRoleBytes = 256;                                // of the name of a task's role
 inline constexpr std::size_t kRelayUserBytes = 256;                                // of a user's name
 inline constexpr std::size_t kRelayTextBytes = 1024;                               // of each text of an error
 
@@ -29,6 +31,7 @@ struct RelayOpen {
   std::uint32_t uid = 0;
   std::uint64_t applied = 0;  // the newest log entry in the sender's ledger, which the addressee's must have too
   std::uint64_t allowed = 0;  // as in RelayData
+  AssignmentId inside = {};   // the task from whose inside the user asks; job 0: from none
   bool operator==(const RelayOpen&) const = default;
 };
 

@@ -44,6 +44,8 @@ class FakeRunner final : public proc::Runner {
   void require_lease(const node::RequireLease& demand) override;
   void end(const AssignmentId& id) override;
   void remove_files(const AssignmentId& id) override;
+  Status run_beside(const AssignmentId&, const Program&) override { return fail(ErrorCode::refused, "nothing runs here"); }
+  std::optional<AssignmentId> task_of(pid_t) const override { return std::nullopt; }
   int fd() const override { return -1; }  // nothing to poll for: time is virtual
   Instant deadline() const override { return host_.timeline().next(); }
   void dispatch(proc::EventSink& sink) override;

@@ -2,11 +2,12 @@
 import glob
 import os
 import re
+import signal
 import socket
 import subprocess
 import unittest
 
-from harness import PATIENCE, SOURCE, SystemTest, main, until
+from harness import PATIENCE, SOURCE, SystemTest, main, processes_of, until
 
 SLOW = 4 * PATIENCE
 
@@ -17,7 +18,7 @@ class Examples(SystemTest):
 
     def test_all_have_a_test(self):
         self.assertEqual({os.path.basename(os.path.dirname(path)) for path in glob.glob(os.path.join(SOURCE, "examples", "*", "job.yaml"))},
-                         {"ddp", "digits", "elastic", "generic-ps", "hello", "rpc-ps"})
+                         {"ddp", "digits", "elastic", "generic-ps", "hello", "mpi", "rpc-ps"})
 
     def test_hello(self):
         done = self.agent.ctl("run", self.example("hello"))
@@ -40,6 +41,32 @@ class Examples(SystemTest):
                                                OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1"))
                      for rank in range(ranks)]
         return [re.findall(r"loss=\S+", process.communicate(timeout=SLOW)[0]) for process in processes]
+
+    def test_mpi_heals_and_ends_with_the_loss_of_a_run_by_hand(self):
+        steps, every = "--steps=200", "--save-every=20"
+        alone = subprocess.run(["/usr/bin/python3", "train.py", "--checkpoints", self.path("by-hand"), steps, every], timeout=SLOW,
+                               cwd=os.path.dirname(self.example("mpi")), stdout=subprocess.PIPE, text=True, check=True)
+        expected = re.search(r"loss=\d+\.\d{4}", alone.stdout).group()    # in another order sums differ in the last digits
+        checkpoints = self.path("checkpoints")
+        self.agent.do("submit", "--set", "spec.checkpoint.dir=" + checkpoints, "--set", "spec.roles.launcher.command.3=" + steps,
+                      self.example("mpi"))
+        until(lambda: "step_000040.npz" in os.listdir(checkpoints), "two checkpoints", SLOW)
+        os.kill(self.rank_of("worker-1"), signal.SIGKILL)
+        job = self.wait_job("mpi", "Succeeded", SLOW)
+        self.assertEqual((job["generation"], job["restarts"]), (2, 1))
+        log = self.agent.do("logs", "mpi")
+        self.assertIn(expected, log)
+        begun = [int(step) for step in re.findall(r"rank \d of 2 begins at step (\d+)", log)]
+        self.assertEqual(len(begun), 2)
+        self.assertGreaterEqual(min(begun), 40, "they went on from a checkpoint")
+
+    def rank_of(self, task):
+        """The process of mpirun's that runs in that task."""
+        for pid in processes_of(self.top):
+            with open("/proc/%d/environ" % pid, "rb") as environment, open("/proc/%d/cmdline" % pid, "rb") as arguments:
+                if b"DTRAIN_TASK=" + task.encode() in environment.read().split(b"\0") and b"train.py" in arguments.read():
+                    return pid
+        raise AssertionError("no rank in " + task)
 
     def test_ddp_heals_and_ends_with_the_loss_of_a_run_by_hand(self):
         steps, every = "--steps=200", "--save-every=20"

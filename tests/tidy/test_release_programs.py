@@ -13,7 +13,7 @@ class ReleasePrograms(unittest.TestCase):
             return MARKER in file.read()
 
     def test_none_can_break_a_rule(self):
-        for program in ("dtraind", "dtrainctl", "dtrain-shim", "dtrain-discover"):
+        for program in ("dtraind", "dtrainctl", "dtrain-shim", "dtrain-discover", "dtrain-rsh"):
             self.assertFalse(self.breaks_rules(program), program)
 
     def test_the_simulator_can(self):

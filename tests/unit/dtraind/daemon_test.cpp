@@ -48,6 +48,8 @@ class FakeRunner : public proc::Runner {
   void require_lease(const node::RequireLease&) override { trace_.push_back("require-lease"); }
   void end(const AssignmentId&) override {}
   void remove_files(const AssignmentId&) override {}
+  Status run_beside(const AssignmentId&, const Program&) override { return fail(ErrorCode::refused, "nothing runs here"); }
+  std::optional<AssignmentId> task_of(pid_t) const override { return std::nullopt; }
   int fd() const override { return fd_; }
   Instant deadline() const override { return kNever; }
   void dispatch(proc::EventSink& sink) override {

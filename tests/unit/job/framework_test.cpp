@@ -26,7 +26,7 @@ struct Known {
   bool later = false;
 };
 const std::vector<Known> kKnown = {
-    {"tensorflow", 0, true, "no ps"},     {"pytorch", 1, true, "ranks"},     {"mpi", 2, false, "ranks", true},
+    {"tensorflow", 0, true, "no ps"},     {"pytorch", 1, true, "ranks"},     {"mpi", 2, true, "ranks", true},
     {"horovod", 3, false, "ranks"},       {"mxnet", 4, true, "ranks", true}, {"xgboost", 5, true, "ranks", true},
     {"paddle", 6, true, "no ps", true},   {"jax", 7, true, "ranks", true},   {"generic", 8, true, ""},
     {"lightgbm", 9, true, "ranks", true},

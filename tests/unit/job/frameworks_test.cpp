@@ -172,9 +172,9 @@ TEST(Mxnet, WantsItsThreeRoles) {
   EXPECT_NE(errors[0].find("needs a scheduler; its roles are scheduler, server and worker"), std::string::npos) << errors[0];
 }
 
-// Not by a job file: such jobs are refused yet.
 JobSpec mpi_job(std::map<std::string, std::string> options) {
   JobSpec spec;
+  spec.name = "j";
   spec.framework = Framework::mpi;
   spec.options = std::move(options);
   spec.roles["launcher"].command = {"mpirun", "-n", "4", "a"};
@@ -187,7 +187,7 @@ JobSpec mpi_job(std::map<std::string, std::string> options) {
 TEST(Mpi, TheLauncherKnowsTheSlotsOfAllWorkers) {
   const JobSpec spec = mpi_job({});
   const Variables env = variables_of(spec, {"launcher", 0});
-  EXPECT_EQ(env.at("DTRAIN_HOSTS"), "worker-0 slots=2\nworker-1 slots=2\n");
+  EXPECT_EQ(env.at("DTRAIN_HOSTS"), "worker-0.j slots=2\nworker-1.j slots=2\n");
   EXPECT_EQ(env.at("OMPI_MCA_orte_default_hostfile"), env.at("DTRAIN_HOSTFILE"));
   EXPECT_EQ(env.at("OMPI_MCA_orte_keep_fqdn_hostnames"), "true");
   EXPECT_EQ(env.at("OMPI_MCA_plm_rsh_agent"), "dtrain-rsh");
@@ -199,7 +199,7 @@ TEST(Mpi, TheLauncherKnowsTheSlotsOfAllWorkers) {
 TEST(Mpi, HydraWritesSlotsBehindAColonAndTheLauncherMayWork) {
   const JobSpec mpich = mpi_job({{"implementation", "MPICH"}, {"launcherAsWorker", "true"}});
   const Variables env = variables_of(mpich, {"launcher", 0});
-  EXPECT_EQ(env.at("DTRAIN_HOSTS"), "launcher-0:2\nworker-0:2\nworker-1:2\n");
+  EXPECT_EQ(env.at("DTRAIN_HOSTS"), "launcher-0.j:2\nworker-0.j:2\nworker-1.j:2\n");
   EXPECT_EQ(env.at("HYDRA_LAUNCHER_EXEC"), "dtrain-rsh");
   EXPECT_TRUE(env.contains("HYDRA_HOST_FILE") && !env.contains("OMPI_MCA_plm_rsh_agent"));
   EXPECT_TRUE(variables_of(mpi_job({{"implementation", "Intel"}}), {"launcher", 0}).contains("I_MPI_HYDRA_HOST_FILE"));
@@ -216,11 +216,29 @@ TEST(Mpi, TheHostfileIsWrittenBeforeTheLaunchersCommand) {
   EXPECT_EQ((std::vector<std::string>{out->argv.begin() + 4, out->argv.end()}), spec.roles.at("launcher").command);
 }
 
-TEST(Mpi, IsRefusedWithWhatIsMissing) {
+TEST(Mpi, RanksOfTwoTasksOfOneHostShareNoMemory) {
+  const JobSpec spec = mpi_job({});
+  ClusterView view = view_of(spec);
+  view.tasks.at({"worker", 0}).host = view.tasks.at({"launcher", 0}).host = "10.0.0.1";
+  view.tasks.at({"worker", 1}).host = "10.0.0.2";
+  EXPECT_FALSE(variables_of(spec, view, {"launcher", 0}).contains("OMPI_MCA_btl")) << "the launcher has no ranks";
+  EXPECT_EQ(variables_of(mpi_job({{"launcherAsWorker", "true"}}), view, {"launcher", 0}).at("OMPI_MCA_btl"), "^vader");
+  view.tasks.at({"worker", 1}).host = "10.0.0.1";
+  EXPECT_EQ(variables_of(spec, view, {"launcher", 0}).at("OMPI_MCA_btl"), "^vader");
+}
+
+TEST(Mpi, AWorkerNeedsNoCommand) {
+  const JobSpec spec = job_of("mpi", "    launcher: {command: [mpirun, a]}\n    worker: {replicas: 2}\n");
+  EXPECT_EQ(spec.roles.at("worker").command, (std::vector<std::string>{"sleep", "infinity"}));
+  const auto without = error_lines(job_text("    launcher: {replicas: 1}\n    worker: {command: [a]}\n", "", "mpi"));
+  ASSERT_EQ(without.size(), 1u);
+  EXPECT_NE(without[0].find("spec.roles.launcher.command: is required"), std::string::npos) << without[0];
+}
+
+TEST(Mpi, IsRefusedWithoutAWorker) {
   const auto lonely = error_lines(job_text("    launcher: {command: [a]}\n", "", "mpi"));
-  ASSERT_EQ(lonely.size(), 2u);
-  EXPECT_NE(lonely[0].find("not mpi: it has no launch agent yet"), std::string::npos) << lonely[0];
-  EXPECT_NE(lonely[1].find("an mpi job needs a worker"), std::string::npos) << lonely[1];
+  ASSERT_EQ(lonely.size(), 1u);
+  EXPECT_NE(lonely[0].find("an mpi job needs a worker"), std::string::npos) << lonely[0];
 }
 
 TEST(FrameworkOptions, AreThoseOfTheFramework) {

@@ -237,8 +237,8 @@ spec:
       ::testing::UnorderedElementsAre(HasSubstr("spec.cleanPodPolicy: must be Always"), HasSubstr("spec.worker.template: is required")));
 }
 
-TEST(KubeMpi, IsReadAndRefusedAtItsKind) {
-  const JobFile file = read_file(R"(
+TEST(KubeMpi, TheWorkersWaitForTheLauncher) {
+  const ParsedJob job = one_job(R"(
 apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: cutter}
@@ -253,13 +253,9 @@ spec:
     Launcher: {template: {spec: {containers: [{name: helm, command: [mpirun, -n, "6", hostname]}]}}}
     Worker: {replicas: 2, template: {spec: {containers: [{name: crew, command: [/usr/sbin/sshd], args: [-De]}]}}}
 )");
-  ASSERT_EQ(file.errors.size(), 1u);
-  EXPECT_THAT(file.errors[0].text(), HasSubstr("f.yaml:3: kind: this version supports "));
-  EXPECT_THAT(file.errors[0].text(), HasSubstr("not mpi: it has no launch agent yet"));
-  const ParsedJob& job = file.jobs.at(0);
   EXPECT_THAT(job.warnings, IsEmpty());
   EXPECT_THAT(job.spec.roles.at("worker").command, ElementsAre("sleep", "infinity")) << "nothing has to be started for the launcher";
-  EXPECT_EQ(rendered(job.spec, {"launcher", 0}).env.at("DTRAIN_HOSTS"), "launcher-0:3\nworker-0:3\nworker-1:3\n");
+  EXPECT_EQ(rendered(job.spec, {"launcher", 0}).env.at("DTRAIN_HOSTS"), "launcher-0.cutter:3\nworker-0.cutter:3\nworker-1.cutter:3\n");
   EXPECT_EQ(deciding_task(job.spec)->text(), "launcher-0");
 }
 

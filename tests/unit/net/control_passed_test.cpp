@@ -13,12 +13,14 @@ namespace {
 using lab::LingeringSocket;
 using testing::Client;
 
+Result<std::optional<AssignmentId>> unwelcome(pid_t) { return fail(ErrorCode::refused, "it comes from inside a task"); }
+
 class ControlPassedTest : public testing::ControlWorld {
  protected:
-  void start_as_on_an_older_kernel(std::function<bool(pid_t)> unwelcome = {}) {
+  void start_as_on_an_older_kernel(ControlServer::TaskOf task_of = {}) {
     ControlLimits limits;
     limits.kernel_refuses_descriptors = false;
-    start(limits, std::move(unwelcome));
+    start(limits, std::move(task_of));
   }
   // Far less than the half minute that it would cost.
   void expect_quick() const { EXPECT_LT(std::chrono::steady_clock::now() - began_, 10s); }
@@ -70,7 +72,7 @@ TEST_F(ControlPassedTest, OneBesideAByteOutOfBand) {
 }
 
 TEST_F(ControlPassedTest, OfWhoIsTurnedAwayUnread) {
-  start_as_on_an_older_kernel([](pid_t) { return true; });
+  start_as_on_an_older_kernel(unwelcome);
   LingeringSocket lingering;
   Client client(path_);
   ASSERT_EQ(lingering.pass(client.fd, "x"), 0);
@@ -83,7 +85,7 @@ TEST_F(ControlPassedTest, OfWhoIsTurnedAwayUnread) {
 }
 
 TEST_F(ControlPassedTest, OfWhoIsGoneBeforeItIsAccepted) {
-  start_as_on_an_older_kernel([](pid_t) { return true; });
+  start_as_on_an_older_kernel(unwelcome);
   LingeringSocket lingering;
   {
     Client client(path_);
@@ -105,7 +107,7 @@ TEST_F(ControlPassedTest, OfWhoStillWaitsWhenTheAgentEnds) {
 }
 
 TEST_F(ControlPassedTest, MoreThanAreClosedAtATime) {
-  start_as_on_an_older_kernel([](pid_t) { return true; });
+  start_as_on_an_older_kernel(unwelcome);
   for (int i = 0; i < 2 * kMostClosing; ++i) {
     LingeringSocket lingering;
     Client client(path_);

@@ -179,7 +179,10 @@ TEST_F(ControlServerTest, AUserMayTakeAPartAndAllTogetherLeaveSomeToRoot) {
 
 TEST_F(ControlServerTest, TheUnwelcomeAreToldSoAndNothingOfTheirsIsRead) {
   pid_t seen = 0;
-  start({}, [&](pid_t pid) { return seen = pid, true; });
+  start({}, [&](pid_t pid) -> Result<std::optional<AssignmentId>> {
+    seen = pid;
+    return fail(ErrorCode::refused, "it comes from inside a task");
+  });
   Client task(path_);
   task.send(request(1));
   std::vector<wire::Message> said;
@@ -193,6 +196,25 @@ TEST_F(ControlServerTest, TheUnwelcomeAreToldSoAndNothingOfTheirsIsRead) {
   EXPECT_TRUE(sink_.open.empty());
   EXPECT_TRUE(sink_.messages.empty());
   EXPECT_EQ(server_->connections(), 0u);
+}
+
+TEST_F(ControlServerTest, ATasksConnectionSaysSoAndHasItsOwnLimit) {
+  const AssignmentId task{7, 2, {"launcher", 0}};
+  std::optional<AssignmentId> whose = task;
+  ControlLimits limits;
+  limits.connections_of_tasks = 2;
+  start(limits, [&](pid_t) -> Result<std::optional<AssignmentId>> { return whose; });
+  Client first(path_), second(path_), third(path_);
+  ASSERT_TRUE(serve([&] { return server_->connections() == 2; }));
+  for (const auto& [connection, caller] : sink_.open) EXPECT_EQ(caller.inside, task);
+  ASSERT_TRUE(serve([&] {
+    third.receive();
+    return third.at_end;
+  })) << "root's tasks have a limit, too";
+  whose.reset();
+  Client own(path_);
+  ASSERT_TRUE(serve([&] { return server_->connections() == 3; })) << "they take no place of the user's";
+  EXPECT_EQ(sink_.open.rbegin()->second.inside, std::nullopt);
 }
 
 TEST_F(ControlServerTest, ManyIdleConnectionsCostLittle) {

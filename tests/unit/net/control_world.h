@@ -91,9 +91,9 @@ class ControlWorld : public ::testing::Test {
     server_.reset();
     std::filesystem::remove_all(dir_);
   }
-  void start(const ControlLimits& limits, std::function<bool(pid_t)> unwelcome = {}) {
+  void start(const ControlLimits& limits, ControlServer::TaskOf task_of = {}) {
     server_.reset();
-    auto server = ControlServer::listen(path_, limits, std::move(unwelcome));
+    auto server = ControlServer::listen(path_, limits, std::move(task_of));
     ASSERT_TRUE(server) << server.error().text();
     server_ = std::move(*server);
   }

@@ -53,9 +53,9 @@ class House {
   std::string status_line() const { return node_->status_line(); }
   const wire::Endpoint& address() const { return started.members.endpoint; }
 
-  // A client's request; its last answer so far. `uid` of the client.
+  // A client's request; its last answer so far. `uid` of the client; `inside`: the task that it belongs to.
   template <class Reply, class Query>
-  Result<Reply> ask(wire::MessageType type, const Query& query, std::uint32_t uid = 0);
+  Result<Reply> ask(wire::MessageType type, const Query& query, std::uint32_t uid = 0, std::optional<AssignmentId> inside = {});
   template <class Reply>
   Result<Reply> answer(std::uint64_t number) const;
   std::uint64_t requests() const { return requests_; }  // number of the last one
@@ -282,9 +282,11 @@ inline void House::perform(const Effect& effect) {
 }
 
 template <class Reply_, class Query>
-Result<Reply_> House::ask(wire::MessageType type, const Query& query, std::uint32_t uid) {
+Result<Reply_> House::ask(wire::MessageType type, const Query& query, std::uint32_t uid, std::optional<AssignmentId> inside) {
   const std::uint64_t number = ++requests_;
-  give(ConnectionOpened{number, {"somebody", uid}});
+  Caller caller{"somebody", uid};
+  caller.inside = std::move(inside);
+  give(ConnectionOpened{number, caller});
   give(Request{number, number, wire::encode(wire::make_message(type, number, query))});
   return answer<Reply_>(number);
 }
