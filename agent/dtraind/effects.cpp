@@ -56,7 +56,7 @@ struct Daemon::Perform {
   void operator()(node::FindGpuHolders& e) { d.find_gpu_holders(std::move(e)); }
 
   void operator()(node::RunHook& e) { (e.user ? d.hooks_ : d.host_hooks_)->run(now(), std::move(e)); }
-  void operator()(node::EndHooks& e) { d.hooks_->end(e.job); }
+  void operator()(node::EndHooks& e) { d.hooks_->end(e.job, e.token); }
 
   void operator()(gossip::Send& e) {
     if (!d.links_) return;

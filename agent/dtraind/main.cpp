@@ -38,7 +38,7 @@ Start<Config> configure(const CommandLine& line) {
 }
 
 Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim,
-                                                 const std::string& warm, Log& log) {
+                                                 const std::string& warm, const node::NodeFacts& facts, Log& log) {
   proc::RunnerOptions options;
   if (config.tasks.standbys) options.warm_path = warm;
   options.tasks_dir = layout.tasks();
@@ -49,6 +49,8 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   options.log_files = config.tasks.log_files;
   options.ulimits = config.tasks.ulimits;
   options.devices = config.tasks.devices;
+  options.image_engine = facts.image_program.empty() ? "" : facts.images;
+  options.image_program = facts.image_program;
   options.warn = [&log](const Error& error) {
     log.write(LogLevel::warn, "tasks.warning", {{"warning", error.message}, {"next", error.next}});
   };
@@ -98,7 +100,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   proc::become_urgent();  // before it has threads and helpers, which inherit the priority
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
-  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), log);
+  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), prepared->facts, log);
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});

@@ -34,6 +34,7 @@ struct ExecPlace {
   std::string work_dir;
   std::map<std::string, std::string> env;  // the task's; TERM is added with a terminal
   std::vector<std::string> cgroups;        // directories to join (v2, v1 memory); "" and missing ones are skipped
+  int inside = 0;                          // a process of the image in which the task runs, whose files the command sees; 0: the host's
 };
 
 // The running command. Owned and driven by ExecSessions.

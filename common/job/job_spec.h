@@ -86,6 +86,7 @@ struct RoleSpec {
   std::vector<std::string> warm;       // what a standby imports: {"auto"}, {"none"} or modules; empty: as the framework has it
   std::uint32_t nproc_per_node = 0;    // processes (ranks) that each task runs; 0: one, which is not told of ranks within its task
   std::string work_dir = {};           // "": the job's
+  std::string image = {};              // the tasks run in this image (container_engine.h); "": on the host itself
   template <class V>
   void fields(V& v) {
     v("replicas", replicas);
@@ -108,6 +109,7 @@ struct RoleSpec {
     v("nproc_per_node", nproc_per_node, wire::Since{3});
     v("warm", warm, wire::Since{3});
     v("work_dir", work_dir, wire::Since{3});
+    v("image", image, wire::Since{3});
   }
 };
 
@@ -288,6 +290,9 @@ bool has_role(const JobSpec& spec, std::string_view role);
 
 // Where its tasks start: the role's, or the job's.
 const std::string& work_dir_of(const JobSpec& spec, const std::string& role);
+
+// The first image that a role names, by the roles' names; "": none does.
+std::string image_of(const JobSpec& spec);
 
 // True if the tasks of this role are ranks of a collective job: by the framework, or with policy.collective all but evaluators.
 bool is_rank_role(const JobSpec& spec, std::string_view role);

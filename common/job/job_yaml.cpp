@@ -83,6 +83,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
   w.line("command", list(role.command));
   w.map("env", role.env);
   if (!role.work_dir.empty()) w.line("workDir", text(role.work_dir));
+  if (!role.image.empty()) w.line("image", text(role.image));
   write_resources(w, role.resources);
   w.map("nodeSelector", role.node_selector);
   w.line("antiAffinity", text(role.anti_affinity));
