@@ -11,6 +11,7 @@
 #include "agent/host/resolver.h"
 #include "agent/store/file.h"
 #include "common/base/limits.h"
+#include "common/job/container_engine.h"
 #include "common/job/manifest_input.h"
 #include "common/job/map_reader.h"
 #include "common/job/yaml_tree.h"
@@ -101,8 +102,13 @@ Result<Launch> parse_launch(std::string_view text) {
 }
 
 Result<bool> parse_image_fallback(std::string_view text) {
-  if (text == "host" || text.empty()) return text == "host";
-  return wrong("host, or empty", text);
+  if (text == "host" || text == "none" || text.empty()) return text == "host";
+  return wrong("host, none, or empty", text);
+}
+
+Result<std::string> parse_image_engine(std::string_view text) {
+  if (text.empty() || text == kNoEngine || job::find_engine(text) != nullptr) return std::string(text);
+  return wrong(job::engine_names() + ", none, or empty", text);
 }
 
 Result<Role> parse_role(std::string_view text) {
@@ -281,6 +287,7 @@ void read_tasks(MapReader& root, Config& c, FileErrors& report) {
       logs.number("files", c.tasks.log_files, 2, kMostLogFiles);
       logs.duration("keepFor", c.tasks.log_keep_for);
     });
+    map.parsed("imageEngine", c.tasks.image_engine, parse_image_engine);
     map.parsed("imageFallback", c.manifests.image_fallback, parse_image_fallback);
     map.parsed("prolog", c.tasks.prolog, parse_absolute_or_empty);
     map.parsed("epilog", c.tasks.epilog, parse_absolute_or_empty);

@@ -76,6 +76,7 @@ struct Config {
     std::uint32_t log_files = 8;
     Duration log_keep_for = std::chrono::hours(24 * 7);
     std::string prolog, epilog;
+    std::string image_engine;  // of tasks in images; "": the first that this host has; kNoEngine: none
   } tasks;
   struct {
     std::vector<std::string> command;
@@ -97,6 +98,8 @@ struct Config {
   std::vector<std::string> without_effect;  // keys that were given but have no effect in this version
   bool dev = false;
 };
+
+inline constexpr std::string_view kNoEngine = "none";
 
 // What the command line adds: path of a key and its value, in order.
 using Sets = std::vector<std::pair<std::string, std::string>>;

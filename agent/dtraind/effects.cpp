@@ -56,7 +56,7 @@ struct Daemon::Perform {
   void operator()(node::FindGpuHolders& e) { d.find_gpu_holders(std::move(e)); }
 
   void operator()(node::RunHook& e) { (e.user ? d.hooks_ : d.host_hooks_)->run(now(), std::move(e)); }
-  void operator()(node::EndHooks& e) { d.hooks_->end(e.job); }
+  void operator()(node::EndHooks& e) { d.hooks_->end(e.job, e.token); }
 
   void operator()(gossip::Send& e) {
     if (!d.links_) return;
@@ -90,6 +90,10 @@ void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect);
 void Daemon::open_exec(const node::OpenExec& effect) {
   auto place = exec_place(prepared_.layout.tasks(), effect.id);
   if (!place) return answer_error(effect.connection, effect.request, place.error());
+  if (effect.in_task && place->inside != 0)
+    return answer_error(effect.connection, effect.request,
+                        {ErrorCode::refused, "could not launch a program in " + effect.id.task.text() + ": the task runs in an image",
+                         "leave out the image of tasks in which mpirun starts programs"});
   if (effect.in_task)
     place->run_beside = [this, id = effect.id](const proc::Runner::Program& program) { return runner_->run_beside(id, program); };
   execs_->open(effect.connection, effect.request, effect.query, *place);

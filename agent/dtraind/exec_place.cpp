@@ -1,6 +1,11 @@
 #include "agent/dtraind/exec_place.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "agent/base/small_file.h"
 #include "agent/proc/cgroup.h"
+#include "agent/proc/container_host.h"
 #include "agent/proc/launch_file.h"
 
 namespace dtrain::daemon {
@@ -21,6 +26,26 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   if (launch->is_unit)
     for (const char* controller : {"devices", "pids", "cpu", "cpuacct", "blkio"})
       place.cgroups.push_back(proc::same_cgroup(launch->cgroup, controller).value_or(""));
+  if (!place.env.contains(job::kImageVariable)) return place;
+  // In an image the command has the variables that the image's own processes began with.
+  for (const job::ContainerEngine* engine : job::container_engines())
+    if (place.inside == 0) place.inside = proc::process_in_image(place.cgroups, engine->mark);
+  if (place.inside == 0)
+    return fail(ErrorCode::unavailable, "could not execute: no process of " + id.task.text() + " runs in its image now",
+                "wait until the task runs");
+  place.env.clear();
+  // Through a descriptor: the process may end, and its number come to belong to somebody else.
+  const UniqueFd process(::open(("/proc/" + std::to_string(place.inside)).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat owner {};
+  const bool own = process && ::fstat(process.get(), &owner) == 0 && owner.st_uid == place.user.uid;
+  const std::string environment = own ? read_small_file("/proc/self/fd/" + std::to_string(process.get()) + "/environ").value_or("") : "";
+  for (std::size_t at = 0; at < environment.size();) {
+    const std::string entry = environment.c_str() + at;
+    if (const std::size_t equals = entry.find('='); equals != std::string::npos)
+      place.env[entry.substr(0, equals)] = entry.substr(equals + 1);
+    at += entry.size() + 1;
+  }
+  if (const auto directory = place.env.find("PWD"); directory != place.env.end()) place.work_dir = directory->second;
   return place;
 }
 

@@ -38,7 +38,7 @@ Start<Config> configure(const CommandLine& line) {
 }
 
 Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Layout& layout, const std::string& shim,
-                                                 const std::string& warm, const std::string& rsh, Log& log) {
+                                                 const std::string& warm, const std::string& rsh, const node::NodeFacts& facts, Log& log) {
   proc::RunnerOptions options;
   options.variables["DTRAIN_AGENT"] = layout.control_socket();
   if (!rsh.empty()) options.variables["DTRAIN_RSH"] = rsh;
@@ -51,6 +51,8 @@ Start<std::unique_ptr<proc::Runner>> make_runner(const Config& config, const Lay
   options.log_files = config.tasks.log_files;
   options.ulimits = config.tasks.ulimits;
   options.devices = config.tasks.devices;
+  options.image_engine = facts.image_program.empty() ? "" : facts.images;
+  options.image_program = facts.image_program;
   options.warn = [&log](const Error& error) {
     log.write(LogLevel::warn, "tasks.warning", {{"warning", error.message}, {"next", error.next}});
   };
@@ -101,7 +103,7 @@ int run_agent(const CommandLine& line, const Config& config, loop::Signals& sign
   proc::become_urgent();  // before it has threads and helpers, which inherit the priority
   auto prepared = prepare(config, *layout, DTRAIN_VERSION, log);
   if (!prepared) return start_failed(prepared.error());
-  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), rsh.value_or(""), log);
+  auto runner = make_runner(config, *layout, *shim, warm.value_or(""), rsh.value_or(""), prepared->facts, log);
   if (!runner) return start_failed(runner.error());
   const auto seed = host::random_seed();
   if (!seed) return start_failed(Failure{EX_OSERR, seed.error()});

@@ -16,8 +16,10 @@
 #include "agent/host/address.h"
 #include "agent/host/doctor_facts.h"
 #include "agent/host/facts.h"
+#include "agent/proc/container_host.h"
 #include "agent/store/disk_failure.h"
 #include "agent/store/file.h"
+#include "common/job/container_engine.h"
 #include "common/node/doctor.h"
 #include "common/node/forming.h"
 
@@ -148,6 +150,21 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
   return {};
 }
 
+// What the tasks of jobs with an image run in.
+void note_images(const Config& config, node::NodeFacts& facts, Log& log) {
+  const std::string& only = config.tasks.image_engine;
+  if (only != kNoEngine) {
+    proc::EngineHere here = proc::find_engine_here(only, proc::kEnginePath);
+    if (here.lacks.empty() && !proc::has_only_cgroup_v2()) here = {"", "", "cgroup version 2 alone"};
+    facts.images = here.name;
+    facts.image_program = here.program;
+    if (here.name.empty() && !only.empty())
+      log.write(LogLevel::warn, "images.none",
+                {{"engine", only}, {"lacks", here.lacks}, {"next", std::string(job::find_engine(only)->install)}});
+  }
+  if (facts.images.empty() && config.manifests.image_fallback) facts.images = job::kImagesOnHost;
+}
+
 Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   node::NodeFacts& facts = out.facts;
   facts.id = out.state.node;
@@ -155,6 +172,7 @@ Start<void> gather_facts(const Config& config, Prepared& out, Log& log) {
   facts.boot_id = out.boot_id;
   facts.labels = config.node.labels;
   if (!config.health_check.command.empty()) facts.unfit = node::kNotChecked;
+  note_images(config, facts, log);
   std::vector<std::string> peer_ips;
   for (const wire::Identity& peer : out.members.record.book) peer_ips.push_back(peer.address.ip);
   // Tasks of the last life wait to be adopted: names are looked up before that only if it cannot be avoided.

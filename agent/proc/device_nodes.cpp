@@ -1,5 +1,7 @@
 #include "agent/proc/device_nodes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "agent/base/small_file.h"
@@ -42,6 +44,20 @@ Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& g
     add(own_device_node(gpu));
     if (nvidia)
       for (const char* node : kBesideNvidia) add(node);
+    else add("/dev/kfd");
+  }
+  return nodes;
+}
+
+std::vector<std::string> present_nodes(const std::vector<task::OwnGpu>& gpus) {
+  std::vector<std::string> nodes;
+  const auto add = [&](const std::string& node) {
+    if (::access(node.c_str(), F_OK) == 0 && std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+  };
+  for (const task::OwnGpu& gpu : gpus) {
+    add(own_device_node(gpu));
+    if (gpu.vendor == "nvidia")
+      for (const char* node : {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}) add(node);
     else add("/dev/kfd");
   }
   return nodes;

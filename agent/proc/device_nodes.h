@@ -17,4 +17,7 @@ std::string own_device_node(const task::OwnGpu& gpu);
 // no driver, which a sick GPU may block: the nodes' numbers are known from discovery.
 Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root = "");
 
+// Those of these GPUs and their drivers that are there, for a place that has only the nodes which it is given.
+std::vector<std::string> present_nodes(const std::vector<task::OwnGpu>& gpus);
+
 }  // namespace dtrain::proc

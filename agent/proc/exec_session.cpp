@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -34,7 +36,7 @@ constexpr char kEndOfInput = '\x04';  // what a terminal takes for it (VEOF)
 
 // The child's report when it fails before it becomes the command.
 struct LaunchError {
-  enum Step : int { cgroup, user, directory, terminal, command };
+  enum Step : int { cgroup, user, directory, terminal, command, image };
   int step = 0;
   int error = 0;
 };
@@ -70,6 +72,7 @@ struct Launch {
   std::vector<char*> argv, env;
   bool terminal = false;
   int input = -1, output = -1, errors = -1, report = -1;
+  UniqueFd users, mounts, processes;  // namespaces of the image, where it has its own
 };
 
 [[noreturn]] void launch_failed(const Launch& launch, LaunchError::Step step) {
@@ -85,6 +88,34 @@ void join_cgroup(const Launch& launch, const std::string& path) {
   ::close(fd);
 }
 
+// Ends as that child does. Signals reach the child, which is in the same group. What this process keeps open would have no end for others.
+[[noreturn]] void end_like(pid_t child) {
+  ::close_range(STDERR_FILENO + 1, ~0u, 0);
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFSIGNALED(status)) ::_exit(WEXITSTATUS(status));
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::sigemptyset(&all);
+  ::kill(::getpid(), WTERMSIG(status));
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::_exit(EXIT_FAILURE);
+}
+
+// As the image's user, who owns its namespaces. Only children are in the one of processes.
+void enter_image(const Launch& launch) {
+  for (const auto& [space, kind] :
+       {std::pair{launch.users.get(), CLONE_NEWUSER}, {launch.mounts.get(), CLONE_NEWNS}, {launch.processes.get(), CLONE_NEWPID}})
+    if (space >= 0 && ::setns(space, kind) != 0) launch_failed(launch, LaunchError::image);
+  const pid_t child = ::fork();
+  if (child < 0) launch_failed(launch, LaunchError::image);
+  if (child > 0) end_like(child);
+}
+
 [[noreturn]] void run_child(const Launch& launch) {
   prepare_child();
   ::setsid();
@@ -93,6 +124,7 @@ void join_cgroup(const Launch& launch, const std::string& path) {
       (launch.terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0))
     launch_failed(launch, LaunchError::terminal);
   if (!become(launch.user)) launch_failed(launch, LaunchError::user);
+  if (launch.mounts) enter_image(launch);
   prepare_child();
   ::umask(kTaskUmask);
   if (::chdir(launch.work_dir.c_str()) != 0) launch_failed(launch, LaunchError::directory);
@@ -105,10 +137,21 @@ std::string describe(const LaunchError& error, const std::string& command) {
   switch (error.step) {
     case LaunchError::cgroup: return "could not join the task's cgroup: " + cause_of(error.error);
     case LaunchError::user: return "could not become the task's user: " + cause_of(error.error);
+    case LaunchError::image: return "could not enter the task's image: " + cause_of(error.error);
     case LaunchError::directory: return "could not enter the task's working directory: " + cause_of(error.error);
     case LaunchError::terminal: return "could not set up its terminal: " + cause_of(error.error);
     default: return "could not execute " + command + ": " + cause_of(error.error);
   }
+}
+
+// The namespace of that process if it is another than this process's.
+UniqueFd other_namespace(int pid, const char* kind) {
+  struct stat own {
+  }, other{};
+  UniqueFd space(::open(("/proc/" + std::to_string(pid) + "/ns/" + kind).c_str(), O_RDONLY | O_CLOEXEC));
+  const bool same = !space || ::fstat(space.get(), &other) != 0 || ::stat((std::string("/proc/self/ns/") + kind).c_str(), &own) != 0 ||
+                    (own.st_ino == other.st_ino && own.st_dev == other.st_dev);
+  return same ? UniqueFd() : std::move(space);
 }
 
 struct Belonging {
@@ -193,6 +236,12 @@ Status ExecSession::launch(const wire::ExecRequest& request, const ExecPlace& pl
   launch.output = ends.output.get();
   launch.errors = ends.errors.get();
   launch.report = report.get();
+  if (place.inside != 0) {
+    launch.users = other_namespace(place.inside, "user");
+    launch.mounts = other_namespace(place.inside, "mnt");
+    launch.processes = other_namespace(place.inside, "pid");
+    if (!launch.mounts) return fail(ErrorCode::unavailable, "could not execute " + command_ + ": the task's image is gone", "try again");
+  }
   pid_ = ::fork();
   if (pid_ < 0) return fail(system_error("execute " + command_));
   if (pid_ == 0) run_child(launch);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "agent/base/small_file.h"
 #include "agent/base/unique_fd.h"
 #include "agent/proc/become_user.h"
+#include "agent/proc/container_host.h"
 #include "agent/proc/helper_program.h"
 #include "common/base/limits.h"
 
@@ -64,6 +66,9 @@ struct HookRunner::Hook {
   Instant limit{};
   bool timed_out = false;
   std::string tail;
+  std::optional<node::KeepFree> keep_free;  // where its user's images are
+  std::string images;                       // a directory of that file system
+  std::string cause;                        // why it was killed; "": the limit, or it was not
 };
 
 Result<std::unique_ptr<HookRunner>> HookRunner::open(Duration time_limit, Cgroups groups) {
@@ -89,7 +94,7 @@ HookRunner::~HookRunner() {
 
 Instant HookRunner::deadline() const {
   if (!ended_.empty()) return Instant{};
-  Instant earliest = look_left_;
+  Instant earliest = std::min(look_left_, look_disks_);
   for (const auto& [token, hook] : running_)
     if (!hook->timed_out) earliest = std::min(earliest, hook->limit);
   return earliest;
@@ -127,15 +132,15 @@ std::size_t HookRunner::running_of(const node::RunHook& effect) const {
       std::ranges::count_if(running_, [&](const auto& entry) { return same_user(entry.second->user, effect.user); }));
 }
 
-void HookRunner::end(JobId job) {
+void HookRunner::end(JobId job, std::uint64_t only) {
   for (auto& [token, hook] : running_)
-    if (hook->job == job) kill(*hook);
+    if (only != 0 ? token == only : hook->job == job) kill(*hook);
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (at->job != job) {
+    if (only != 0 ? at->token != only : at->job != job) {
       ++at;
       continue;
     }
-    refuse(at->token, "its job was deleted");
+    refuse(at->token, only != 0 ? "it is not needed any more" : "its job was deleted");
     at = waiting_.erase(at);
   }
 }
@@ -159,7 +164,9 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   const auto user = find_user_to_become(effect.user.value_or(task::User{"", ::geteuid()}));
   if (!user) return refuse(effect.token, user.error().message);
   std::vector<std::string> env_texts;
-  for (const auto& [key, value] : effect.env) env_texts.push_back(key + "=" + value);
+  auto variables = effect.env;
+  if (effect.of_images) variables.merge(engine_surroundings(*user));
+  for (const auto& [key, value] : variables) env_texts.push_back(key + "=" + value);
   std::vector<char*> argv, env;
   for (const std::string& argument : effect.command) argv.push_back(const_cast<char*>(argument.c_str()));
   for (std::string& text : env_texts) env.push_back(text.data());
@@ -176,12 +183,18 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   hook->job = effect.job;
   hook->user = effect.user;
   std::vector<std::string> groups;
-  if (!groups_.v2().empty() || !groups_.memory_v1().empty()) {
-    const auto made = groups_.create("hook-" + std::to_string(effect.token), kHookMemory, kHookProcesses);
+  if (!effect.leaves && (!groups_.v2().empty() || !groups_.memory_v1().empty())) {
+    const auto made = groups_.create("hook-" + std::to_string(effect.token), effect.of_images ? kImageHookMemory : kHookMemory,
+                                     effect.of_images ? kImageHookProcesses : kHookProcesses);
     if (!made) return refuse(effect.token, made.error().message);
     hook->group = *made;
     if (!made->v2.empty()) groups.push_back(made->v2 + "/task/cgroup.procs");
     if (!made->memory.empty()) groups.push_back(made->memory + "/cgroup.procs");
+  }
+  hook->keep_free = effect.of_images;
+  if (effect.of_images) {
+    hook->images = images_directory(*user);
+    look_disks_ = std::min(look_disks_, now + kDiskLookEvery);
   }
   hook->errors = std::move(errors);
   hook->limit = now + (effect.limit > 0ns ? effect.limit : time_limit_);
@@ -223,10 +236,24 @@ void HookRunner::reap(Hook& hook) {
   if (WIFSIGNALED(*status)) exit.signal = WTERMSIG(*status);
   else exit.code = WEXITSTATUS(*status);
   exit.stderr_tail = std::move(hook.tail);
+  exit.cause = std::move(hook.cause);
   cgroup_kill(hook.group.v2);  // processes that it left, in whatever session
   left_.push_back(std::move(hook.group));
   ended_.push_back({hook.token, std::move(exit), hook.timed_out});
   running_.erase(hook.token);
+}
+
+void HookRunner::watch_disks(Instant now) {
+  if (now < look_disks_) return;
+  look_disks_ = kNever;
+  for (const auto& [token, hook] : running_) {
+    struct statvfs space {};
+    if (!hook->keep_free || !hook->cause.empty() || ::statvfs(hook->images.c_str(), &space) != 0) continue;
+    look_disks_ = now + kDiskLookEvery;
+    if (std::uint64_t{space.f_bavail} * space.f_frsize >= hook->keep_free->of(std::uint64_t{space.f_blocks} * space.f_frsize)) continue;
+    hook->cause = "the file system of " + hook->images + " has less free than storage.minFree wants";
+    kill(*hook);
+  }
 }
 
 void HookRunner::dispatch(Instant now, EventSink& sink) {
@@ -243,6 +270,7 @@ void HookRunner::dispatch(Instant now, EventSink& sink) {
     hook->timed_out = true;
     kill(*hook);
   }
+  watch_disks(now);
   clear_left();
   look_left_ = left_.empty() ? kNever : now + kLeftHookGroup;
   start_waiting(now);

@@ -23,12 +23,15 @@ namespace dtrain::proc {
 
 inline constexpr Duration kNotifyTime = 60s;  // for one without a limit of its own
 inline constexpr std::size_t kHooksAtOnce = 8;
-inline constexpr std::size_t kHooksOfUser = 4;           // of one user, at a time
-inline constexpr std::size_t kHooksWaiting = 1024;       // further ones end at once with a cause
-inline constexpr std::size_t kHooksOfUserWaiting = 128;  // of one user; further ones end at once with a cause
-inline constexpr std::uint64_t kHookMemory = 256 << 20;  // bytes for one hook with all its processes, if the host has the controller
-inline constexpr std::uint32_t kHookProcesses = 64;      // of one hook, if the host has the controller
-inline constexpr Duration kLeftHookGroup = 100ms;        // pause before looking again whether a killed group is empty
+inline constexpr std::size_t kHooksOfUser = 4;                 // of one user, at a time
+inline constexpr std::size_t kHooksWaiting = 1024;             // further ones end at once with a cause
+inline constexpr std::size_t kHooksOfUserWaiting = 128;        // of one user; further ones end at once with a cause
+inline constexpr std::uint64_t kHookMemory = 256 << 20;        // bytes for one hook with all its processes, if the host has the controller
+inline constexpr std::uint32_t kHookProcesses = 64;            // of one hook, if the host has the controller
+inline constexpr std::uint64_t kImageHookMemory = 4ull << 30;  // of a command of the container engine (RunHook::of_images)
+inline constexpr std::uint32_t kImageHookProcesses = 1024;     // threads count
+inline constexpr Duration kDiskLookEvery = 1s;                 // at what is free where the images are
+inline constexpr Duration kLeftHookGroup = 100ms;              // pause before looking again whether a killed group is empty
 
 class HookRunner {
  public:
@@ -40,7 +43,8 @@ class HookRunner {
   HookRunner& operator=(const HookRunner&) = delete;
 
   void run(Instant now, node::RunHook effect);  // -> HookEnded
-  void end(JobId job);                          // ends the hooks of the job -> HookEnded for each
+  // Ends the hooks of the job, or the one with this token if it is not 0 -> HookEnded for each.
+  void end(JobId job, std::uint64_t token = 0);
   int fd() const { return epoll_.fd(); }
   Instant deadline() const;
   void dispatch(Instant now, EventSink& sink);
@@ -50,6 +54,7 @@ class HookRunner {
   HookRunner(Duration time_limit, Cgroups groups);
   std::size_t running_of(const node::RunHook& effect) const;
   void kill(Hook& hook);
+  void watch_disks(Instant now);
   void clear_left();
   void start_waiting(Instant now);
   void start(Instant now, const node::RunHook& effect);
@@ -62,6 +67,7 @@ class HookRunner {
   Cgroups groups_;
   std::vector<Cgroups::Place> left_;  // groups of hooks that have ended, until nothing is in them
   Instant look_left_ = kNever;
+  Instant look_disks_ = kNever;
   std::deque<node::RunHook> waiting_;
   std::map<std::uint64_t, std::unique_ptr<Hook>> running_;  // by token
   std::deque<node::HookEnded> ended_;

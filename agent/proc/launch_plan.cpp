@@ -10,6 +10,7 @@
 #include "agent/account/host_user.h"
 #include "agent/base/small_file.h"
 #include "agent/proc/assignment_dir.h"
+#include "agent/proc/container_host.h"
 #include "agent/proc/error_files.h"
 #include "agent/proc/record.h"
 #include "agent/proc/stage_work.h"
@@ -59,15 +60,17 @@ Result<LaunchFile> plan_launch(const RunnerOptions& options, const task::ShimSpe
   launch.work_dir = spec.work_dir;
   // Variables that only this host knows. Those of the job or of tasks.passEnv are there already, and win.
   launch.env.insert(options.variables.begin(), options.variables.end());
-  launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
-  launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
+  // In an image home and shell are the image's.
+  if (!spec.image) launch.env.try_emplace("HOME", user->home.empty() ? spec.work_dir : user->home);
+  if (!spec.image) launch.env.try_emplace("SHELL", user->shell.empty() ? kDefaultShell : user->shell);
   const std::string temporary = job_temporary(options.work_root, spec.id.job);
   if (!options.work_root.empty() && temporary.size() <= kTemporaryPathBytes && ::access(temporary.c_str(), F_OK) == 0)
     launch.env.try_emplace("TMPDIR", temporary);
   for (const char* name : {"USER", "LOGNAME"})
     if (!user->name.empty()) launch.env.try_emplace(name, user->name);
   launch.notify = directory + "/notify";
-  if (launch.notify.size() > kSocketPathBytes || (launch.switch_user && !account::can_reach(*user, launch.notify))) {
+  // A task in an image would not find the path.
+  if (spec.image || launch.notify.size() > kSocketPathBytes || (launch.switch_user && !account::can_reach(*user, launch.notify))) {
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof(random), 0) != sizeof(random))
       return fail(ErrorCode::io, "could not launch " + spec.id.text() + ": no randomness: " + cause_of(errno));
@@ -97,6 +100,8 @@ Result<LaunchFile> plan_launch(const RunnerOptions& options, const task::ShimSpe
   launch.log_files = options.log_files;
   launch.log_file_bytes = options.log_file_bytes;
   for (const auto& [name, value] : options.ulimits) launch.rlimits.emplace_back(limit_resources().at(name), value);
+  if (spec.image)
+    if (const Status put = put_into_image(options, spec, *user, launch); !put) return fail(put.error());
   return launch;
 }
 

@@ -43,7 +43,8 @@ struct RunnerOptions {
   std::string cgroup;                            // whose children tasks are put into, as Cgroups::open() takes it; "": the agent's own
   std::map<std::string, std::uint64_t> ulimits;  // nofile, memlock, core; RLIM_INFINITY for unlimited
   std::vector<std::string> devices;  // devices that a task confined to its own GPUs may also open, in the form of systemd's DeviceAllow=
-  std::function<void(const Error&)> warn;  // called about what is missing but not needed; may be unset
+  std::string image_engine, image_program;  // of tasks that run in an image: the container engine and its program; "": there is none
+  std::function<void(const Error&)> warn;   // called about what is missing but not needed; may be unset
 };
 
 class Runner {

@@ -198,6 +198,8 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
   if (!real || ::stat(path.c_str(), &info) != 0) {
     const int error = errno;
     const std::string shown = absolute ? stage.work_dir : stage.work_dir + " (in the package)";
+    // It may be one of the image.
+    if (error == ENOENT && absolute && !stage.image.empty()) return path;
     if (error == ENOENT)
       return fail(ErrorCode::not_found, "working directory " + shown + " does not exist",
                   absolute ? "create it on this host, or change workDir" : "add it to the package, or change workDir");

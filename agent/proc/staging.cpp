@@ -47,6 +47,7 @@ struct StageRequest {
     v("port", stage.port);
     v("fresh", stage.fresh);
     v("make_dirs", stage.make_dirs);
+    v("image", stage.image);
   }
 };
 

@@ -43,7 +43,7 @@ std::uint64_t shape_of(const std::vector<HostCapacity>& hosts, PortRange ports) 
     print.add(h.id);
     print.add(h.cpu_millis);
     print.add(h.memory_bytes);
-    print.add(h.schedulable ? 1 : 0);
+    print.add((h.schedulable ? 1u : 0u) | (h.runs_images ? 2u : 0u));
     for (const auto& gpu : h.gpus) {
       print.add(gpu.index);
       print.add(gpu.model);

@@ -35,6 +35,7 @@ void Fit::exclude(const Capacity& hosts) {
     else if (demand_->refused != nullptr && demand_->refused->contains(host.id)) exclusions_[h] = Exclusion::refused;
     else if (!role.node_selector.empty() && !has_labels(host, role.node_selector)) exclusions_[h] = Exclusion::selector;
     else if (role.avoid_gpu_hosts == job::AvoidGpuHosts::require && !host.gpus.empty()) exclusions_[h] = Exclusion::has_gpus;
+    else if (!role.image.empty() && !host.runs_images) exclusions_[h] = Exclusion::no_images;
     else if (!hosts.takes_tasks(h)) exclusions_[h] = Exclusion::no_copy;
   }
 }

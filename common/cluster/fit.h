@@ -1,5 +1,5 @@
 // Decides which hosts may have tasks of one role, and how many each can take: rules first (cordon, refusals,
-// nodeSelector, avoidGpuHosts), then room.
+// nodeSelector, avoidGpuHosts, images), then room.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Demand {
 };
 
 // The rule that keeps a role off a host, whatever is free there.
-enum class Exclusion : unsigned char { none, cordoned, refused, no_copy, selector, has_gpus };
+enum class Exclusion : unsigned char { none, cordoned, refused, no_copy, selector, has_gpus, no_images };
 
 // What a host lacks for one more task.
 enum class Shortage : unsigned char { none, gpus, cpu, memory, ports };

@@ -34,6 +34,7 @@ struct HostCapacity {
   std::uint32_t tasks = 0;               // tasks that run here, for spread and pack
   bool schedulable = true;               // false (cordoned or unfit): its tasks stay, and it gets no new ones
   std::string unfit;                     // not "": why the host is unfit, by its health check or an epilog; it gets no new tasks
+  bool runs_images = false;              // tasks whose role names an image may run here
   // The host has no copy of the log, and as many hosts with tasks as may have a copy have one: it gets no tasks until
   // one of them has none any more.
   bool no_copy = false;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "common/job/container_engine.h"
 #include "common/wire/raft.h"
 
 namespace dtrain::cluster {
@@ -43,6 +44,7 @@ class Words {
       case Exclusion::refused: return count_refused(now_.host(h));
       case Exclusion::selector: ++unselected_; return;
       case Exclusion::has_gpus: ++with_gpus_; return;
+      case Exclusion::no_images: ++without_images_; return;
       case Exclusion::no_copy: ++without_copy_; return;
       case Exclusion::none: break;
     }
@@ -84,12 +86,17 @@ class Words {
 
   // Every host is excluded by a rule.
   std::string no_host() const {
-    const bool one_rule = (cordoned_ > 0) + (refused_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_copy_ > 0) == 1;
+    const bool one_rule = (cordoned_ > 0) + (refused_ > 0) + (unfit_ > 0) + (unselected_ > 0) + (with_gpus_ > 0) + (without_images_ > 0) +
+                              (without_copy_ > 0) ==
+                          1;
     if (one_rule && cordoned_ > 0) return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (cordoned)";
     if (one_rule && unfit_ > 0) return "needs a host that takes tasks, none of " + hosts(now_.size()) + " does (" + unfit_text_ + ")";
     if (one_rule && refused_ > 0)
       return "needs a host that takes this job, none of " + hosts(now_.size()) + " does now (" + refused_text_ + ")";
     if (one_rule && unselected_ > 0) return "needs a host with label " + labels() + ", none of " + hosts(now_.size()) + " has it";
+    if (one_rule && without_images_ > 0)
+      return "needs a host that can run image " + role_.image + ", none of " + hosts(now_.size()) + " can (none has " +
+             job::engine_names() + ")";
     if (one_rule && with_gpus_ > 0) return "avoids hosts with GPUs, none of " + hosts(now_.size()) + " is without";
     return "finds no host" + left_out();
   }
@@ -111,6 +118,8 @@ class Words {
     add(refused_, "does not take this job now (" + refused_text_ + ")", "do not take this job now (" + refused_text_ + ")");
     add(unselected_, "has not label " + labels(), "have not label " + labels());
     add(with_gpus_, "has GPUs and is avoided", "have GPUs and are avoided");
+    const std::string no_images = "can run no images (without " + job::engine_names() + ")";
+    add(without_images_, no_images, no_images);
     add(without_copy_, "gets none" + no_more_copies(), "get none" + no_more_copies());
     return text;
   }
@@ -181,7 +190,8 @@ class Words {
   const Capacity& now_;
   const job::RoleSpec& role_;
   std::uint32_t cordoned_ = 0, refused_ = 0;
-  std::uint32_t unfit_ = 0, unselected_ = 0, with_gpus_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0, most_ = 0;
+  std::uint32_t unfit_ = 0, unselected_ = 0, with_gpus_ = 0, without_images_ = 0, without_copy_ = 0, eligible_ = 0, with_room_ = 0,
+                most_ = 0;
   std::uint64_t room_ = 0;
   HostNumber most_on_ = 0;
   std::string unfit_text_, refused_text_;  // of the first kUnfitNamed each: the host, and why

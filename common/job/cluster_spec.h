@@ -62,6 +62,7 @@ struct TaskView {
   std::string notify_socket;
   std::string user;                             // "": its host looks it up
   std::map<std::string, std::string> pass_env;  // tasks.passEnv of the host, with values
+  bool in_image = false;                        // it has the image's PATH
 };
 
 struct Rendered {

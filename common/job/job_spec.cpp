@@ -40,6 +40,11 @@ std::uint32_t since_version(const JobSpec& spec) {
   return any ? 3 : 1;
 }
 
+std::string image_of(const JobSpec& spec) {
+  const auto at = std::ranges::find_if(spec.roles, [](const auto& entry) { return !entry.second.image.empty(); });
+  return at == spec.roles.end() ? "" : at->second.image;
+}
+
 bool same_content(const std::string& a, const std::string& b) {
   if (a == b) return true;
   auto one = wire::decode<JobSpec>(a);

@@ -115,6 +115,7 @@ struct RoleSpec {
   std::vector<ExitCodes> retry_codes = {};   // restartPolicy ExitCode restarts after these; empty: after 128 and above
   Duration run_timeout{0};                   // an attempt that runs for so long is killed; 0: off
   std::vector<RoleOverride> overrides = {};  // by index, which do not overlap
+  std::string image = {};                    // the tasks run in this image (container_engine.h); "": on the host itself
   template <class V>
   void fields(V& v) {
     v("replicas", replicas);
@@ -140,6 +141,7 @@ struct RoleSpec {
     v("retry_codes", retry_codes, wire::Since{3});
     v("run_timeout", run_timeout, wire::Since{3});
     v("overrides", overrides, wire::Since{3});
+    v("image", image, wire::Since{3});
   }
 };
 
@@ -339,6 +341,9 @@ const std::vector<std::string>& command_of(const RoleSpec& role, std::uint32_t i
 
 // Where its tasks start: the role's, or the job's.
 const std::string& work_dir_of(const JobSpec& spec, const std::string& role);
+
+// The first image that a role names, by the roles' names; "": none does.
+std::string image_of(const JobSpec& spec);
 
 // True if the tasks of this role are ranks of a collective job: by the framework, or with policy.collective all but evaluators.
 bool is_rank_role(const JobSpec& spec, std::string_view role);

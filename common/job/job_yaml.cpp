@@ -93,6 +93,7 @@ void write_role(Writer& w, const std::string& name, const RoleSpec& role) {
     }
     w.close();
   }
+  if (!role.image.empty()) w.line("image", text(role.image));
   write_resources(w, role.resources);
   w.map("nodeSelector", role.node_selector);
   w.line("antiAffinity", text(role.anti_affinity));

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "common/job/container_engine.h"
 #include "common/job/framework.h"
 #include "common/job/kube_job.h"
 #include "common/job/manifest.h"
@@ -185,11 +186,11 @@ void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
     for (const std::string& word : waiting_command()) out.words.push_back({"", "", word});
   if (const auto directory = fields.text("workingDir")) job.spec.roles[role].work_dir = *directory;
   if (const auto image = fields.text("image"); image && !image->empty()) {
+    job.spec.roles[role].image = *image;
     if (job.settings.image_fallback)
-      job.notes.ignore(fields.path("image"), "the command runs on the host itself, which must have what " + in_quotes(*image) + " holds");
-    else
-      job.notes.refuse("unsupported", fields.path("image"), "this version runs no images",
-                       "set tasks.imageFallback: host in dtraind.yaml, and install on the hosts what the image holds");
+      job.notes.ignore(fields.path("image"), "on a host without " + engine_names() +
+                                                 " the command runs on the host itself, which must have what " + in_quotes(*image) +
+                                                 " holds");
   }
   fields.skip({"imagePullPolicy"});
   read_variables(fields, role, job);

@@ -55,10 +55,11 @@ void read_spec(const YamlNode& node, const std::string& path, FileErrors& report
   if (map.text("package", out.package_path) && out.package_path.empty())
     report.add("out-of-range", map.path("package"), "must be the path of a directory, not empty", "leave it out for no package");
   map.text("workDir", spec.work_dir);
-  for (const char* key : {"environment", "image"})
-    if (map.node(key))
-      report.add("unsupported", map.path(key), "this version does not run tasks in an environment or image of their own",
-                 "install what they need on the hosts, or put it into the package");
+  if (map.node("environment"))
+    report.add("unsupported", map.path("environment"), "this version does not run tasks in an environment of their own",
+               "name an image that has what they need, install it on the hosts, or put it into the package");
+  std::string image;
+  map.text("image", image);
   map.text_map("env", spec.env);
   map.text_map("options", spec.options);
   if (const YamlNode* required = map.node("requires")) {
@@ -68,6 +69,8 @@ void read_spec(const YamlNode& node, const std::string& path, FileErrors& report
     inner.done();
   }
   if (const YamlNode* roles = map.node("roles")) read_roles(*roles, map.path("roles"), report, spec);
+  for (auto& [name, role] : spec.roles)
+    if (role.image.empty()) role.image = image;
   if (const YamlNode* checkpoint = map.node("checkpoint"))
     read_checkpoint(*checkpoint, map.path("checkpoint"), report, spec.checkpoint.emplace());
   if (const YamlNode* policy = map.node("policy")) read_policy(*policy, map.path("policy"), report, spec.policy);

@@ -122,6 +122,7 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   if (out.command.empty() && role_rules(framework, name).waits) out.command = waiting_command();
   map.text_map("env", out.env);
   map.text("workDir", out.work_dir);
+  map.text("image", out.image);
   if (const YamlNode* resources = map.node("resources")) read_resources(*resources, map.path("resources"), report, out.resources);
   map.text_map("nodeSelector", out.node_selector);
   map.text("antiAffinity", out.anti_affinity);

@@ -23,10 +23,11 @@ std::string joined(const std::vector<std::string>& parts) {
 
 // HOME and SHELL are added where the task is launched, because only that host knows its user's entry.
 void add_basics(const TaskView& task, Env& env) {
-  env["PATH"] = kDefaultPath;
+  if (!task.in_image) env["PATH"] = kDefaultPath;
   if (!task.user.empty()) env["USER"] = env["LOGNAME"] = task.user;
   env["LANG"] = kDefaultLang;
-  for (const auto& [name, value] : task.pass_env) env[name] = value;
+  for (const auto& [name, value] : task.pass_env)
+    if (!task.in_image || name != "PATH") env[name] = value;
 }
 
 void add_framework(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, Env& env) {

@@ -6,6 +6,7 @@
 
 #include "common/base/limits.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/container_engine.h"
 #include "common/job/file_errors.h"
 #include "common/job/framework.h"
 #include "common/job/manifest.h"
@@ -258,6 +259,9 @@ class Rules {
     check_command(join_path(path, "command"), role.command);
     check_env(join_path(path, "env"), role.env);
     if (!role.work_dir.empty()) check_work_dir(join_path(path, "workDir"), role.work_dir);
+    if (!is_image_name(role.image))
+      add("out-of-range", join_path(path, "image"),
+          "must be the name of an image such as docker.io/library/python:3.11, not " + in_quotes(role.image));
     check_resources(join_path(path, "resources"), role.resources);
     check_labels(join_path(path, "nodeSelector"), role.node_selector);
     if (!is_label_name(role.anti_affinity))

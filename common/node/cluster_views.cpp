@@ -132,6 +132,7 @@ HostFacts host_facts_here(const Context& c) {
   h.packages = c.facts.packages;
   h.numa_nodes = c.facts.numa_nodes;
   h.unfit = c.facts.unfit;
+  h.images = c.facts.images;
   return h;
 }
 

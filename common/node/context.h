@@ -14,6 +14,7 @@
 #include "common/base/rng.h"
 #include "common/cluster/host_capacity.h"
 #include "common/cluster/ledger.h"
+#include "common/job/container_engine.h"
 #include "common/node/connections.h"
 #include "common/node/effect.h"
 #include "common/node/event.h"
@@ -71,6 +72,8 @@ struct Context {
   bool holds_ledger() const {
     return replicated && !let_go && !ledger.behind() && replicated->raft().configuration().has(replicated->raft().id());
   }
+  // True if tasks whose role names an image run in it here.
+  bool runs_images() const { return !facts.images.empty() && facts.images != job::kImagesOnHost; }
   // True if there are, or were, other nodes with a copy of the log.
   bool among_others() const {
     if (!replicated) return false;

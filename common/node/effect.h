@@ -11,6 +11,7 @@
 
 #include "common/job/job_spec.h"
 #include "common/node/alternative.h"
+#include "common/node/disk_room.h"
 #include "common/node/event.h"
 #include "common/raft/log_entry.h"
 #include "common/task/shim_spec.h"
@@ -151,6 +152,7 @@ struct Stage {
   std::uint16_t port = 0;
   bool fresh = true;  // false: the job's copy exists from an earlier generation and is kept as it is
   std::vector<std::string> make_dirs = {};
+  std::string image = {};  // the task runs in it, so that an absolute working directory may be one of the image; "": on the host
 };
 struct LaunchShim {
   task::ShimSpec spec;
@@ -264,10 +266,15 @@ struct RunHook {
   std::optional<task::User> user;  // unset: the agent's own user; such a hook never waits for hooks of other users
   Duration limit{0};               // after this the hook is killed; 0: the agent's limit for notify commands
   JobId job = 0;                   // the job whose notify command this is; else 0
-};                                 // -> HookEnded
+  // It is a command of the container engine: it has its user's home and runtime directory, and resources for an image; and it is killed
+  // once less than that is free where the user's images are.
+  std::optional<KeepFree> of_images = {};
+  bool leaves = false;  // a process that it leaves behind stays, beyond the end of the agent: the engine's for all containers of the user
+};                      // -> HookEnded
 // The job is gone: its notify commands that run or wait are ended. Their HookEnded are the only completion
 struct EndHooks {
   JobId job = 0;
+  std::uint64_t token = 0;  // not 0: this one alone
 };
 
 // ---- GPUs

@@ -62,6 +62,11 @@ struct NodeFacts {
   // why the host gets no new tasks, by its health check (host_health.h) or epilogs (host_hooks.h); "": it is fit
   std::string unfit;
   bool unchecked = false;  // because of its health check, which has not ended yet, and of nothing else
+  // What tasks with an image run in: the name of a container engine (common/job/container_engine.h); job::kImagesOnHost: on the host
+  // itself;
+  // "": the host takes no such tasks
+  std::string images;
+  std::string image_program;  // that engine's, absolute
 };
 // This node's place in a cluster, by its disk and its command line.
 struct MemberStart {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/cluster/placement.h"
+#include "common/job/container_engine.h"
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
 
@@ -69,6 +70,7 @@ cluster::HostCapacity host_capacity(const NodeId& id, const std::string& name, c
   host.labels = facts.labels;
   host.unfit = facts.unfit;
   host.schedulable = facts.unfit.empty();
+  host.runs_images = !facts.images.empty();
   for (const auto& g : facts.gpus)
     if (g.healthy) host.gpus.push_back({g.index, g.model, true, g.numa, g.group});
   return host;
@@ -119,6 +121,21 @@ std::vector<std::string> place_warnings(const Context& c, job::JobSpec spec) {
   if (!fits) look();
   if (fits || !all_known) return {};
   return {"it has no place in the cluster as it is now, even with nothing else there: " + why + "; it waits until that changes"};
+}
+
+Status may_have_images(const Context& c, const job::JobSpec& spec, const std::string& could_not) {
+  const std::string image = job::image_of(spec);
+  bool may = image.empty() || !c.facts.images.empty();
+  if (!may)
+    c.members->table().each([&](const gossip::MemberView& member) {
+      if (member.identity->id.text() == c.facts.id || member.state == wire::MemberState::left) return;
+      const cluster::HostCapacity* host = known_capacity(c, member);
+      may = may || host == nullptr || host->runs_images;  // it may say so later
+    });
+  if (may) return {};
+  return fail(ErrorCode::unavailable, could_not + ": no host of the cluster has " + job::engine_names() + " to run image " + image + " in",
+              std::string(job::container_engines().front()->install) +
+                  "; or set tasks.imageFallback: host in dtraind.yaml of hosts that have what the image holds");
 }
 
 std::set<NodeId> busy_hosts(const cluster::Ledger& ledger) {

@@ -25,6 +25,9 @@ std::vector<cluster::HostCapacity> host_capacities(const Context& c);
 // looks at them. nullptr: the member said nothing yet, or what this version cannot read. Valid until the next call.
 const cluster::HostCapacity* known_capacity(const Context& c, const gossip::MemberView& member);
 
+// An error if the job names an image, and no host of the cluster runs images.
+Status may_have_images(const Context& c, const job::JobSpec& spec, const std::string& could_not);
+
 // Warnings for the submitter of a job that the hosts could not run even if they were empty; empty: they could, or
 // this node does not know all hosts. Looks at no more hosts than it must, since there may be thousands of hosts and a
 // stream of jobs.

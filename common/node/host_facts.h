@@ -53,7 +53,8 @@ struct HostFacts {  // fact `resources`
   std::map<std::string, std::string> labels;
   std::string topology;  // NodeFacts::topology
   std::uint32_t packages = 0, numa_nodes = 0;
-  std::string unfit;  // NodeFacts::unfit
+  std::string unfit;   // NodeFacts::unfit
+  std::string images;  // NodeFacts::images
   template <class V>
   void fields(V& v) {
     v("task_address", task_address);
@@ -67,6 +68,7 @@ struct HostFacts {  // fact `resources`
     v("packages", packages);
     v("numa_nodes", numa_nodes);
     v("unfit", unfit);
+    v("images", images);
   }
 };
 

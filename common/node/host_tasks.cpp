@@ -58,7 +58,8 @@ void HostTasks::start(const Started& e) {
   CHECK(!tasks_);
   for (const JobId id : c_.ledger.take_forgotten()) remove_files(id, JobFiles::logs);
   c_.ledger.take_touched();
-  tasks_.emplace(task::HostContext{c_.facts.name, c_.facts.task_interface, c_.options.pass_env, c_.options.lease, false, c_.facts.cpus},
+  tasks_.emplace(task::HostContext{c_.facts.name, c_.facts.task_interface, c_.options.pass_env, c_.options.lease, false, c_.facts.cpus,
+                                   c_.runs_images()},
                  *actions_);
   tasks_->broken_rule = c_.options.broken_rule;
   c_.host = &*tasks_;
@@ -122,10 +123,16 @@ void HostTasks::signal(JobId id) {
   const cluster::JobRecord* job = c_.ledger.find(id);
   if (job == nullptr || !job->spec.policy.signal_before_deadline) return;
   const job::SignalBeforeDeadline& warning = *job->spec.policy.signal_before_deadline;
-  for (const auto& [task, t] : job->tasks)
-    if (t.pid != 0 && t.place.node == c_.facts.id)
-      c_.emit(SignalTask{
-          {id, job->generation, task}, warning.signal, job->spec.roles.at(task.role).signal_to == job::SignalTo::all, warning.before});
+  for (const auto& [task, t] : job->tasks) {
+    if (t.pid == 0 || t.place.node != c_.facts.id) continue;
+    const job::RoleSpec& role = job->spec.roles.at(task.role);
+    // In an image as Task::stop() does it.
+    const bool in_image = c_.runs_images() && !role.image.empty();
+    c_.emit(SignalTask{{id, job->generation, task},
+                       warning.signal,
+                       role.signal_to == job::SignalTo::all && !in_image,
+                       in_image ? Duration{0} : warning.before});
+  }
 }
 
 // Turns observations into one report; removes the files of forgotten jobs once nothing of them runs.

@@ -36,6 +36,7 @@ void JobRequests::submit(const Request& e, const wire::SubmitRequest& q, const C
   if (q.spec.size() > limits::kLedgerEntryBytes)
     return reply_error(c_, e, {ErrorCode::limit, "could not submit job: its description is too large", "move data out of it"});
   if (packages_.refuse(e, caller, spec->package_digest, "could not submit job")) return;
+  if (const Status may = may_have_images(c_, *spec, "could not submit job " + spec->name); !may) return reply_error(c_, e, may.error());
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id, callers_.asker(caller)};
   const std::uint32_t needs = std::max(wire::needed_version(command), wire::needed_version(*spec));
   if (const Status may = versions_.may_propose(needs, "could not submit job " + spec->name); !may) return reply_error(c_, e, may.error());
@@ -49,6 +50,7 @@ void JobRequests::submit(const Request& e, const wire::SubmitRequest& q, const C
 void JobRequests::plan(const Request& e, const wire::SubmitRequest& q, const Caller& caller) {
   auto spec = checked_spec(e, q.spec, caller);
   if (!spec) return;
+  if (const Status may = may_have_images(c_, *spec, "could not plan job " + spec->name); !may) return reply_error(c_, e, may.error());
   cluster::JobRecord job;
   job.spec = std::move(*spec);
   if (job.spec.name.empty()) job.spec.name = job.spec.generate_name + "0";

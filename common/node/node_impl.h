@@ -31,6 +31,7 @@
 #include "common/node/host_hooks.h"
 #include "common/node/host_logs.h"
 #include "common/node/host_tasks.h"
+#include "common/node/images.h"
 #include "common/node/job_requests.h"
 #include "common/node/leases.h"
 #include "common/node/ledger_versions.h"
@@ -67,6 +68,7 @@ struct Node::Impl {
         gpu_reclaim(c, staging),
         host_hooks(c, staging),
         checkpoint_copies(c, staging, relays, checkpoint_watch),
+        images(c, staging),
         packages(c, staging, relays),
         host_logs(c, relays, streams),
         checkups(c, relays),
@@ -86,7 +88,7 @@ struct Node::Impl {
         tasks(c, staging, proposals, leases, streams, fitness) {
     c.members = &members;
     c.forming = &forming;
-    staging.use({&gpu_reclaim, &host_hooks, &checkpoint_copies, &packages});
+    staging.use({&gpu_reclaim, &host_hooks, &checkpoint_copies, &images, &packages});
   }
 
   Context c;
@@ -106,6 +108,7 @@ struct Node::Impl {
   GpuReclaim gpu_reclaim;
   HostHooks host_hooks;
   CheckpointCopies checkpoint_copies;
+  Images images;
   Packages packages;
   HostLogs host_logs;
   Checkups checkups;
@@ -138,6 +141,7 @@ struct Node::Impl {
                                  &host_hooks,
                                  &checkpoint_requests,
                                  &checkpoint_copies,
+                                 &images,
                                  &packages,
                                  &fitness,
                                  &host_logs,

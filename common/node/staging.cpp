@@ -58,8 +58,12 @@ void Staging::start(const std::map<std::string, std::string>& records) {
 
 void Staging::stage(const task::TaskOrder& o) {
   const job::JobSpec& spec = o.context->spec;
+  const std::string image = c_.runs_images() ? spec.roles.at(o.id.task.role).image : "";
+  std::vector<std::string> make_dirs = spec.make_dirs;
+  // The task sees of the host only what is there when it begins.
+  if (!image.empty() && spec.checkpoint) make_dirs.push_back(spec.checkpoint->dir);
   places_[o.id] = {{{o.id, spec.name, o.context->user, spec.package_digest, job::work_dir_of(spec, o.id.task.role), spec.require_paths,
-                     o.address.host, o.address.port, true, spec.make_dirs},
+                     o.address.host, o.address.port, true, std::move(make_dirs), image},
                     o.gpus},
                    0};
   go_on(o.id);

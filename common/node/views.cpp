@@ -317,6 +317,7 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
     view.interface = host.task_interface;
     view.user = job.user.name;
     view.pass_env = c.options.pass_env;
+    view.in_image = !job.spec.roles.at(id.role).image.empty() && host.images != job::kImagesOnHost;
     view.gpu_ids = gpu_ids(host.gpus, t.place.gpus);
     auto rendered = job::render(job.spec, cluster, view);
     if (!rendered) return fail(rendered.error());

@@ -70,6 +70,7 @@ struct HostContext {
   Duration lease = 10s;         // timing.lease, for the tasks that job::wants_lease() names
   bool needs_leases = false;    // the cluster has more than one host, or had
   std::vector<HostCpu> cpus{};  // that tasks may have for themselves; empty: none
+  bool runs_images = false;     // else a task whose role names an image runs on the host itself
 };
 
 }  // namespace dtrain::task

@@ -32,6 +32,20 @@ struct OwnGpu {
   }
 };
 
+// That the task runs in an image (common/job/container_engine.h).
+struct TaskImage {
+  std::string name;                      // of the image
+  std::vector<std::string> directories;  // of the host that the task may need, by its job
+  std::vector<OwnGpu> gpus;              // its own, without those whose device node is not known
+  bool operator==(const TaskImage&) const = default;
+  template <class V>
+  void fields(V& v) {
+    v("name", name);
+    v("directories", directories);
+    v("gpus", gpus);
+  }
+};
+
 // All that stays the same over an assignment's attempts.
 struct ShimSpec {
   AssignmentId id;
@@ -58,6 +72,7 @@ struct ShimSpec {
   job::SignalTo signal_to = job::SignalTo::all;  // who gets the stop signal that the shim passes on
   std::vector<std::string> warm;                 // what its standby imports: job::warm_of()
   std::string error_file;                        // variable in which each rank is told where to record an error: FrameworkRules::error_file
+  std::optional<TaskImage> image;                // nullopt: it runs on the host itself
   template <class V>
   void fields(V& v) {
     v("id", id);
@@ -83,6 +98,7 @@ struct ShimSpec {
     v("signal_to", signal_to);
     v("warm", warm);
     v("error_file", error_file);
+    v("image", image);
   }
 };
 

@@ -100,6 +100,14 @@ ShimSpec Task::shim_spec() const {
   s.signal_to = role().signal_to;
   s.warm = job::warm_of(c.spec, order_.id.task.role);
   s.error_file = job::rules_of(c.spec.framework).error_file;
+  if (in_image()) {
+    s.image = TaskImage{role().image, c.spec.require_paths, order_.gpus};
+    s.image->directories.insert(s.image->directories.end(), c.spec.make_dirs.begin(), c.spec.make_dirs.end());
+    if (c.spec.checkpoint) s.image->directories.push_back(c.spec.checkpoint->dir);
+    // Imports are of the host's Python; and signals reach the engine's program, which passes them on.
+    s.warm.clear();
+    s.signal_to = job::SignalTo::main;
+  }
   s.exclusive = job::is_exclusive(c.spec, order_.id.task);
   if (wants_lease_ && (host_.needs_leases || order_.lease > 0ns)) s.lease = std::max(host_.lease, order_.lease);
   return s;
@@ -116,6 +124,7 @@ void Task::launch() {
   view.interface = host_.task_interface;
   view.user = order_.context->user.name;
   view.pass_env = host_.pass_env;
+  view.in_image = in_image();
   auto rendered = job::render(order_.context->spec, order_.context->cluster, view);
   if (!rendered) return stage_failure(rendered.error());
   spec.argv = std::move(rendered->argv);
@@ -371,7 +380,9 @@ void Task::stop(Instant now) {
   stop_signalled_ = true;
   const Duration grace = order_.context->spec.policy.stop_grace_period;
   stop_deadline_ = now + grace;
-  actions_.signal(order_.id, role().stop_signal, role().signal_to, grace);
+  // In an image the main process is the engine's program, which passes the signal on and stays until the command has ended.
+  if (in_image()) actions_.signal(order_.id, role().stop_signal, job::SignalTo::main, Duration{0});
+  else actions_.signal(order_.id, role().stop_signal, role().signal_to, grace);
 }
 
 void Task::require_lease(Instant now) {

@@ -122,6 +122,7 @@ class Task {
   enum class Outcome : unsigned char { none, succeeded, failed, on_request };
 
   const job::RoleSpec& role() const { return order_.context->spec.roles.at(order_.id.task.role); }
+  bool in_image() const { return host_.runs_images && !role().image.empty(); }
   bool to_be_stopped() const {
     // A stop that has begun is completed, whatever is ordered meanwhile.
     return order_.desire != Desire::run || stop_announced_ || (attempt_ > 0 && order_.restart_attempt == attempt_);

@@ -37,7 +37,8 @@ class Manifests(harness.SystemTest):
     def start(self):
         self.store = os.path.join(self.top, "store")
         os.makedirs(self.store)
-        self.agent.options += ["--set", "tasks.imageFallback=host", "--set", "volumes.store=" + self.store]
+        for setting in "tasks.imageEngine=none", "tasks.imageFallback=host", "volumes.store=" + self.store:
+            self.agent.options += ["--set", setting]
         self.agent.start()
 
     def documents(self):
@@ -73,7 +74,7 @@ class Manifests(harness.SystemTest):
         names = [document["metadata"]["name"] for document in documents]
         self.assertEqual(done.stdout.split(), names)
         self.assertIn("kind `ConfigMap` of `v1` is no job", done.stderr)
-        self.assertIn("containers[0].image: the command runs on the host itself", done.stderr)
+        self.assertIn("containers[0].image: on a host without podman the command runs on the host itself", done.stderr)
         for name in names:
             self.wait_job(name, "Succeeded")
 

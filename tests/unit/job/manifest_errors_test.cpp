@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Framework", job_text(kWorker, "", "tensorflo"), "out-of-range", "spec.framework", "did you mean `tensorflow`?"},
         Case{"LaterFramework", job_text(kWorker, "", "horovod"), "unsupported", "spec.framework", "and lightgbm, not horovod"},
         Case{"Environment", spec("environment: ./venv.tar.gz"), "unsupported", "spec.environment", "this version does not"},
-        Case{"Image", spec("image: python"), "unsupported", "spec.image", "this version does not"},
+        Case{"Image", spec("image: --privileged"), "out-of-range", "spec.roles.worker.image", "must be the name of an image"},
         Case{"PackageEmpty", spec("package: \"\""), "out-of-range", "spec.package", "not empty"},
         Case{"PackageNull", spec("package:"), "wrong-type", "spec.package", "not null"},
         Case{"PackageList", spec("package: [a]"), "wrong-type", "spec.package", "not a list"},

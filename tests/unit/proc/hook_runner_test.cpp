@@ -90,6 +90,30 @@ TEST_F(HookRunnerTest, TellsCodeAndTheEndOfItsErrors) {
   EXPECT_EQ(tail, std::string(limits::kStderrTailBytes - 5, 'x') + "last\n");
 }
 
+TEST_F(HookRunnerTest, OneAloneIsEndedByItsToken) {
+  runs_shell("exec sleep 1000000");
+  const std::uint64_t first = token_;
+  runs_shell("exec sleep 1000000");
+  hooks_->end(0, first);
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].token, first);
+  EXPECT_EQ(seen[0].exit.signal, SIGKILL);
+}
+
+TEST_F(HookRunnerTest, APullEndsWhenTheDiskIsFull) {
+  node::RunHook effect;
+  effect.token = ++token_;
+  effect.command = {"sh", "-c", "test \"$HOME\" && exec sleep 1000000"};
+  effect.user = task::User{"", ::geteuid()};
+  effect.of_images = node::KeepFree{0, std::uint64_t{1} << 62};  // more than any disk has
+  hooks_->run(now(), std::move(effect));
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_THAT(seen[0].exit.cause, HasSubstr("has less free than storage.minFree wants"));
+  EXPECT_FALSE(seen[0].timed_out);
+}
+
 TEST_F(HookRunnerTest, WhatCannotBeExecutedSaysSo) {
   runs({"/nowhere/hook"});
   const auto seen = ended(1);

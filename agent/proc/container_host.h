@@ -1,0 +1,40 @@
+// What this host has for tasks in images: a container engine (common/job/container_engine.h), and what its program must find.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/account/host_user.h"
+#include "agent/proc/launch_file.h"
+#include "agent/proc/runner.h"
+#include "common/job/container_engine.h"
+
+namespace dtrain::proc {
+
+struct EngineHere {
+  std::string name, program;  // program: absolute
+  std::string lacks;          // why no engine was found, for people; "": one was
+};
+
+// The first engine whose programs are in the directories of `path`, or only that one.
+EngineHere find_engine_here(const std::string& only, const std::string& path);
+inline constexpr const char* kEnginePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+// True if the host has cgroup version 2 alone: crun, which podman runs, refuses others.
+bool has_only_cgroup_v2();
+
+// Variables of an engine's program that runs as that user.
+std::map<std::string, std::string> engine_surroundings(const account::HostUser& user);
+
+// The nearest directory above that user's images which exists.
+std::string images_directory(const account::HostUser& user);
+
+// Replaces the command in `launch` by the engine's, which runs it in the image of `spec`.
+Status put_into_image(const RunnerOptions& options, const task::ShimSpec& spec, const account::HostUser& user, LaunchFile& launch);
+
+// The image's process that came first among those of these control groups; 0: there is none.
+int process_in_image(const std::vector<std::string>& cgroups, std::string_view mark, const std::string& proc = "/proc");
+
+}  // namespace dtrain::proc

@@ -1,0 +1,114 @@
+// podman, as the task's user and without rights: images, containers and layers are those of that user (docs/images.md).
+#include <algorithm>
+#include <array>
+
+#include "common/job/container_engine.h"
+#include "common/job/text.h"
+
+namespace dtrain::job {
+
+namespace {
+
+// podman and its helpers read these themselves: they have the host's, and the command's own are given as arguments. All others are
+// passed on by name, since everybody may read a program's arguments.
+constexpr std::array<std::string_view, 5> kReadByPodman = {"PATH", "HOME", "TMPDIR", "NOTIFY_SOCKET", "SHELL"};
+constexpr std::array<std::string_view, 14> kReadByPodmanPrefixes = {"XDG_",    "LD_",     "CONTAINER", "STORAGE_",    "REGISTRY_",
+                                                                    "DOCKER_", "PODMAN_", "BUILDAH_",  "_CONTAINERS", "LISTEN_",
+                                                                    "GO",      "DBUS_",   "LIBPOD_",   "CNI_"};
+
+constexpr std::string_view kSharedMemory = "/dev/shm";  // always mounted: libraries of collectives meet there
+
+bool is_read_by_podman(std::string_view name) {
+  return std::ranges::find(kReadByPodman, name) != kReadByPodman.end() ||
+         std::ranges::any_of(kReadByPodmanPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Control groups are dtrain's: podman makes none, and looks for no service manager that would. Its warnings are not the command's output.
+constexpr std::array<const char*, 2> kAlways = {"--cgroup-manager=cgroupfs", "--log-level=error"};
+
+std::vector<std::string> podman(const std::string& program, std::initializer_list<std::string> more) {
+  std::vector<std::string> argv = {program, kAlways[0], kAlways[1]};
+  argv.insert(argv.end(), more);
+  return argv;
+}
+
+std::string always() { return std::string("\"$p\" ") + kAlways[0] + " " + kAlways[1] + " "; }
+
+// Removes what a kill has left of the container (which may need two tries), then becomes `podman run`. `rank`: the variable by which ranks
+// of one task differ, who have a container each; "": there is one.
+std::string run_script(const std::string& rank) {
+  const std::string remove = always() + "rm --force --ignore --time=0 \"$n\" >/dev/null";
+  return "p=$1 n=$2" + (rank.empty() ? "" : "-$" + rank) + "; shift 2; " + remove + " 2>&1 || " + remove + "; exec " + always() +
+         "run --name=\"$n\" \"$@\"";
+}
+
+// All podmen of a user are in namespaces that one process of that user keeps. It begins here, outside of any task that may be killed: a
+// podman that had to begin it would itself be two processes, of which the first ends at any signal, with code 0. If that process and all
+// containers were killed, podman takes the containers for running, and works only after `system migrate`, which ends containers and so is
+// not asked for while one of them can be joined. Root has no such process.
+std::string look_script() {
+  return "p=$1; if [ \"$(id -u)\" != 0 ]; then " + always() + "unshare true 2>/dev/null || " + always() +
+         "system migrate >/dev/null 2>&1; " + always() + "unshare true || exit 125; fi; exec " + always() + "image exists \"$2\"";
+}
+
+Result<Started> run_podman(const InImage& task) {
+  Started out;
+  out.argv = {"/bin/sh", "-c", run_script(task.rank), "dtrain", task.program, task.name};
+  // Images are never fetched here: that is a step of staging. --init: the command gets signals as it would get them on the host, which the
+  // first process of a namespace does not.
+  for (const char* option :
+       {"--rm", "--init", "--pull=never", "--cgroups=disabled", "--network=host", "--uts=host", "--ulimit=host",
+        "--security-opt=label=disable", "--log-driver=passthrough", "--sdnotify=ignore", "--entrypoint=", "--volume=/dev/shm:/dev/shm"})
+    out.argv.emplace_back(option);
+  out.argv.push_back("--user=" + std::to_string(task.uid) + ":" + std::to_string(task.gid));
+  if (task.uid != 0)
+    for (const char* option : {"--userns=keep-id", "--group-add=keep-groups"}) out.argv.emplace_back(option);
+  out.argv.push_back("--workdir=" + task.work_dir);
+  for (const std::string& path : without_nested(task.directories)) {
+    if (path.find(':') != std::string::npos)
+      return fail(ErrorCode::invalid, "could not run image " + task.image + ": " + in_quotes(path) + " cannot be mounted in it",
+                  "use a path without a colon");
+    if (path != kSharedMemory) out.argv.push_back("--volume=" + path + ":" + path);
+  }
+  for (const std::string& device : task.devices) out.argv.push_back("--device=" + device);
+  out.env = task.surroundings;
+  for (const auto& [name, value] : task.env) {
+    if (is_read_by_podman(name)) {
+      out.argv.push_back("--env=" + name + "=" + value);
+    } else {
+      out.argv.push_back("--env=" + name);
+      out.env[name] = value;
+    }
+  }
+  for (const std::string& name : task.later)
+    if (!task.env.contains(name)) out.argv.push_back("--env=" + name);
+  out.argv.push_back(task.image);
+  out.argv.insert(out.argv.end(), task.argv.begin(), task.argv.end());
+  return out;
+}
+
+std::vector<std::string> look_podman(const std::string& program, const std::string& image) {
+  return {"/bin/sh", "-c", look_script(), "dtrain", program, image};
+}
+
+std::vector<std::string> pull_podman(const std::string& program, const std::string& image) {
+  return podman(program, {"pull", "--quiet", image});
+}
+
+bool only_here(std::string_view image) { return image.starts_with("localhost/"); }
+
+bool is_final(std::string_view complaint) {
+  constexpr std::array<std::string_view, 7> kFinal = {"manifest unknown", "name unknown",      "unauthorized", "denied",
+                                                      "not found",        "invalid reference", "short-name"};
+  return std::ranges::any_of(kFinal, [&](std::string_view words) { return complaint.find(words) != std::string_view::npos; });
+}
+
+}  // namespace
+
+extern const ContainerEngine kPodman;
+const ContainerEngine kPodman{"podman",    "newuidmap", "apt install podman uidmap catatonit, and start the agent again",
+                              run_podman,  look_podman, 1,
+                              pull_podman, only_here,   is_final,
+                              "container"};
+
+}  // namespace dtrain::job

@@ -1,0 +1,257 @@
+"""Tasks in an image, with podman as a user without rights: what an image must not change (environment, user, exit code, logs, exec,
+signals, limits, freezing, what a kill leaves), and what a person is told where there is no image or no podman.
+
+The agent is root's, in a mount and process namespace with an account of its own that has subordinate ids, and with cgroup v2 alone (crun
+refuses hybrid hierarchies). Where podman cannot run a container there, the test is skipped with podman's own words.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import harness
+from harness import BIN, alive, until
+
+INSIDE = "DTRAIN_IMAGES_INSIDE"
+ADA, UID = "dtrain-ada", 23456
+IMAGE = "localhost/dtrain-small"
+SECONDS = 300                   # for all of it
+APPLETS = "sh cat echo env false id kill ls mkdir nc ps pwd sleep test touch true".split()
+
+
+def skip(reason):
+    print("skipped: " + reason, file=sys.stderr)
+    sys.exit(77)
+
+
+def enter():
+    """Runs this script again in namespaces of its own, which end with it."""
+    if INSIDE in os.environ:
+        return os.environ.pop(INSIDE)
+    if os.geteuid() != 0:
+        skip("it acts as several accounts, which root alone can")
+    for program in ("podman", "newuidmap", "crun", "catatonit", "busybox"):
+        if shutil.which(program) is None:
+            skip("there is no %s here (apt install podman uidmap catatonit busybox-static)" % program)
+    with tempfile.TemporaryDirectory(prefix="dtrain-images-") as top:
+        os.chmod(top, 0o755)
+        code = subprocess.run(["timeout", "--signal=KILL", str(SECONDS), "unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL",
+                                 "--mount-proc", "sh", "-c", '"$@"; exit $?', "init", sys.executable, *sys.argv],
+                                env=dict(os.environ, **{INSIDE: top})).returncode
+    locks = "/dev/shm/libpod_rootless_lock_%d" % UID
+    if os.path.exists(locks):
+        os.remove(locks)
+    sys.exit(code)
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+
+
+def must(*command):
+    done = run(*command)
+    if done.returncode != 0:
+        raise OSError("%s: exit %d: %s" % (" ".join(command), done.returncode, done.stderr.strip()))
+    return done.stdout
+
+
+def as_ada(*command):
+    return ["setpriv", "--reuid=%d" % UID, "--regid=%d" % UID, "--clear-groups", "env", "-i", "-C", "/", "HOME=" + HOME,
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "XDG_RUNTIME_DIR=/run/user/%d" % UID, *command]
+
+
+def prepare():
+    """The account, the control groups, the runtime directory, the image."""
+    for name, line in (("passwd", "%s:x:%d:%d::%s:/bin/sh" % (ADA, UID, UID, HOME)), ("group", "%s:x:%d:" % (ADA, UID)),
+                       ("subuid", "%s:3000000:65536" % ADA), ("subgid", "%s:3000000:65536" % ADA)):
+        path, own = "/etc/" + name, os.path.join(TOP, name)
+        text = ""
+        if os.path.exists(path):
+            with open(path) as file:
+                text = file.read()
+        else:
+            skip("there is no %s here" % path)
+        with open(own, "w") as file:
+            file.write(text.rstrip("\n") + "\n" + line + "\n")
+        must("mount", "--bind", own, path)
+    os.makedirs("/run/user", exist_ok=True)
+    must("mount", "-t", "tmpfs", "-o", "mode=755", "images", "/run/user")
+    if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        must("umount", "--lazy", "--recursive", "/sys/fs/cgroup")
+        must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
+    must("mount", "--make-rshared", "/")
+    for directory, mode in ((HOME, 0o755), ("/run/user/%d" % UID, 0o700)):
+        os.makedirs(directory)
+        os.chmod(directory, mode)
+        os.chown(directory, UID, UID)
+    root = os.path.join(TOP, "root")
+    for directory in ("bin", "etc", "tmp", "opt/inside"):
+        os.makedirs(os.path.join(root, directory))
+    os.chmod(os.path.join(root, "tmp"), 0o1777)
+    shutil.copy(shutil.which("busybox"), os.path.join(root, "bin/busybox"))
+    for applet in APPLETS:
+        os.symlink("busybox", os.path.join(root, "bin", applet))
+    must("tar", "-C", root, "-cf", os.path.join(TOP, "small.tar"), ".")
+    if run(*as_ada("podman", "--cgroup-manager=cgroupfs", "import", "--change", "ENV=OF_IMAGE=yes",
+                   os.path.join(TOP, "small.tar"), IMAGE)).returncode != 0:
+        skip("podman cannot import an image here")
+    done = run(*as_ada("podman", "--cgroup-manager=cgroupfs", "run", "--rm", "--init", "--cgroups=disabled", "--network=host",
+                       "--userns=keep-id", IMAGE, "true"))
+    if done.returncode != 0:
+        skip("podman cannot run a container here: " + (done.stderr.strip().splitlines() or ["exit %d" % done.returncode])[-1])
+
+
+class OfAda(harness.SystemTest):
+    def start(self):
+        os.chmod(self.top, 0o711)
+        self.mine = self.path("mine")
+        os.makedirs(self.mine)
+        os.chown(self.mine, UID, UID)
+        self.agent.options += ["--set", "access.users.%s=submit" % ADA]
+        self.agent.start()
+
+    def ada(self, *arguments, stdin=""):
+        """dtrainctl as that user."""
+        return subprocess.run(as_ada(os.path.join(BIN, "dtrainctl"), "--agent", self.agent.socket, *arguments), capture_output=True,
+                              text=True, input=stdin, timeout=60)
+
+    def begin(self, name, script, image=IMAGE, role=None, **spec):
+        document = {"apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name}, "spec": {
+            "image": image, "roles": {"worker": {"command": ["/bin/sh", "-c", script], **(role or {})}}, **spec}}
+        return self.ada("submit", "-", stdin=json.dumps(document))
+
+    def accepted(self, *arguments, **more):
+        done = self.begin(*arguments, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def logs(self, name, *arguments):
+        return self.ada("logs", name, *arguments).stdout
+
+
+class Images(OfAda):
+    def pid_inside(self, mark):
+        """Of a process with that argument, as the host counts."""
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/cmdline" % name, "rb") as file:
+                    arguments = file.read().decode(errors="replace").split("\0")[:-1]
+            except OSError:
+                continue
+            if arguments and arguments[0] == "sleep" and arguments[1:2] == [mark]:
+                return int(name)
+        return None
+
+    def test_its_surroundings_are_those_of_the_user(self):
+        kept = os.path.join(self.mine, "deep", "ckpt")
+        self.accepted("hello", "echo hello; id -u; id -g; pwd; "
+                      "echo $OF_IMAGE $DTRAIN_TASK $DTRAIN_ATTEMPT $MINE $DTRAIN_IMAGE; echo $PATH; "
+                      "echo err >&2; echo x > %s/made; test -d %s && echo x > $TMPDIR/made && echo x > /dev/shm/dtrain-$PPID; "
+                      "test ! -e /etc/passwd.d -a ! -e /usr/bin/python3; exit $?" % (self.mine, kept),
+                      env={"MINE": "a b"}, requires={"paths": [self.mine]}, checkpoint={"dir": kept})
+        self.wait_job("hello", "Succeeded")
+        out = self.logs("hello", "worker-0").splitlines()
+        self.assertEqual(out[:3], ["hello", str(UID), str(UID)])
+        self.assertTrue(out[3].startswith(self.agent.data), out)
+        self.assertEqual(out[4], "yes worker-0 1 a b " + IMAGE)
+        self.assertNotIn("/usr/local/bin:/usr/bin:/bin", out[5:6], "the image's, or podman's for images that name none")
+        self.assertIn("err", out)
+        self.assertEqual(os.stat(os.path.join(self.mine, "made")).st_uid, UID)
+
+    def test_its_exit_code_is_the_commands(self):
+        self.accepted("seven", "exit 7", role={"restartPolicy": "Never"})
+        self.wait_job("seven", "Failed")
+        self.assertEqual(self.tasks("seven")["worker-0"]["exit"]["code"], 7)
+
+    def test_a_stop_reaches_the_command_and_gives_it_time(self):
+        self.accepted("gentle", "trap 'echo stopping; sleep 1; echo x > %s/stopped; exit 0' TERM; echo up; sleep 33333 & wait" % self.mine,
+                      requires={"paths": [self.mine]})
+        self.wait_task("gentle", "worker-0", state="Running")
+        until(lambda: "up" in self.logs("gentle", "worker-0"), "the command to run")
+        self.assertEqual(self.ada("cancel", "gentle").returncode, 0)
+        self.wait_job("gentle", "Cancelled")
+        until(lambda: os.path.exists(os.path.join(self.mine, "stopped")), "the command to have had its time")
+        self.assertEqual(self.logs("gentle", "worker-0").count("stopping"), 1, "the signal came once")
+
+    def test_a_kill_leaves_nothing_and_the_next_attempt_begins(self):
+        self.accepted("killed", "echo attempt $DTRAIN_ATTEMPT; exec sleep 44444")
+        pid = until(lambda: self.pid_inside("44444"), "the command")
+        main = self.wait_task("killed", "worker-0", state="Running")["pid"]
+        os.kill(main, signal.SIGKILL)
+        until(lambda: not alive(pid), "the end of what ran in the image")
+        self.wait_task("killed", "worker-0", state="Running", attempt=2)
+        self.assertTrue(until(lambda: self.pid_inside("44444"), "the next attempt"))
+        # The whole control group at once, as dtrain does it itself, with all of podman's.
+        with open("/proc/%d/cgroup" % self.tasks("killed")["worker-0"]["pid"]) as file:
+            group = "/sys/fs/cgroup" + file.read().split("::")[-1].strip()
+        with open(group + "/cgroup.kill", "w") as file:
+            file.write("1")
+        self.wait_task("killed", "worker-0", state="Running", attempt=3)
+        until(lambda: "attempt 3" in self.logs("killed", "worker-0", "--attempt", "all"), "the third attempt")
+        self.assertEqual(self.ada("cancel", "killed").returncode, 0)
+        self.wait_job("killed", "Cancelled")
+        left = run(*as_ada("podman", "ps", "--all", "--format", "{{.Names}}")).stdout.split()
+        self.assertLessEqual(len([name for name in left if name.startswith("dtrain-")]), 1)
+
+    def test_exec_enters_the_image(self):
+        self.accepted("entered", "exec sleep 55555")
+        self.wait_task("entered", "worker-0", state="Running")
+        until(lambda: self.pid_inside("55555"), "the command")
+        seen = self.ada("exec", "entered", "worker-0", "--", "/bin/sh", "-c",
+                        "id -u; ls /opt; echo $OF_IMAGE $DTRAIN_TASK; ps; cat; exit 5", stdin="given\n")
+        self.assertEqual(seen.returncode, 5, seen.stderr)
+        for word in (str(UID), "inside", "yes worker-0", "sleep 55555", "given"):
+            self.assertIn(word, seen.stdout)
+        self.assertEqual(self.ada("exec", "entered", "worker-0", "--", "/bin/sh", "-c", "kill -9 $$").returncode, 128 + signal.SIGKILL)
+        self.assertEqual(self.ada("exec", "entered", "worker-0", "--", "nosuch").returncode, 127)
+
+    def test_suspended_it_leaves_and_limits_and_freezing_hold(self):
+        self.accepted("small", "echo up; exec sleep 66666", role={"resources": {"memory": "256Mi"}})
+        pid = until(lambda: self.pid_inside("66666"), "the command")
+        with open("/proc/%d/cgroup" % pid) as file, open("/proc/%d/cgroup" % self.tasks("small")["worker-0"]["pid"]) as main:
+            group = file.read()
+            self.assertEqual(group, main.read(), "all of it is in the task's control group")
+        directory = "/sys/fs/cgroup" + group.split("::")[-1].strip()
+        self.assertIn("dtrain-", directory)
+        with open(directory + "/cgroup.procs") as file:
+            inside = {int(number) for number in file.read().split()}
+        self.assertIn(pid, inside)
+        with open(directory + "/cgroup.freeze", "w") as file:
+            file.write("1")
+
+        def frozen():
+            with open(directory + "/cgroup.events") as events:
+                return "frozen 1" in events.read()
+        until(frozen, "all of it to freeze")
+        self.agent.do("cancel", "small")
+        self.wait_job("small", "Cancelled", seconds=90)
+        until(lambda: not alive(pid), "the end of what was frozen")
+
+    def test_a_missing_image_is_a_clear_error(self):
+        self.accepted("typo", "true", image="localhost/nosuch")
+        self.wait_job("typo", "Failed")
+        self.assertIn("image localhost/nosuch is not there on host n1, and no registry has it", self.job("typo")["reason"])
+
+    def test_a_directory_of_the_image_may_be_the_working_directory(self):
+        self.accepted("inside", "pwd", workDir="/opt/inside")
+        self.wait_job("inside", "Succeeded")
+        self.assertEqual(self.logs("inside", "worker-0").strip(), "/opt/inside")
+
+
+class WithoutEngine(OfAda):
+    agent_options = ("--set", "tasks.imageEngine=none")
+
+    def test(self):
+        done = self.begin("nowhere", "true")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("no host of the cluster has podman to run image %s in" % IMAGE, done.stderr)
+        self.assertIn("tasks.imageFallback: host", done.stderr)
+
+
+if __name__ == "__main__":
+    TOP = enter()
+    HOME = os.path.join(TOP, "home")
+    prepare()
+    harness.main()

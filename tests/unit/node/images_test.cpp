@@ -1,0 +1,161 @@
+// Images are fetched before tasks may begin in them, in a cluster of three hosts of which two can run images.
+#include "common/node/images.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/node/working_town.h"
+
+namespace dtrain::node {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+job::Exit complained(std::int32_t code, std::string text = "") {
+  job::Exit exit;
+  exit.code = code;
+  exit.stderr_tail = std::move(text);
+  return exit;
+}
+
+class ImagesTest : public WorkingTown {
+ protected:
+  void give_engines(std::size_t hosts) {
+    for (std::size_t i = 0; i < houses.size(); ++i) {
+      houses[i]->started.facts.images = i < hosts ? "podman" : "";
+      houses[i]->started.facts.image_program = i < hosts ? "/usr/bin/podman" : "";
+      ++houses[i]->started.life;
+      houses[i]->start();
+    }
+    town.run_for(10s);
+  }
+  static job::JobSpec imaged(const std::string& name, std::uint32_t count, const std::string& image = "a/b") {
+    job::JobSpec spec = generic(name, count, 0);
+    spec.roles.begin()->second.image = image;
+    return spec;
+  }
+  // "n1 exists a/b"
+  void run_hook(House& house, const RunHook& hook) override {
+    EXPECT_TRUE(hook.of_images);
+    EXPECT_EQ(hook.user->name, "somebody") << "never root";
+    const std::string name = house.started.facts.name + " " + (hook.leaves ? "exists" : "pull") + " " + hook.command.back();
+    ran.push_back(name);
+    last = hook;
+    if (held.contains(name)) return;
+    const auto result = results.find(name);
+    house.give(HookEnded{hook.token, result == results.end() ? job::Exit{} : result->second});
+  }
+  std::string submit_error(const job::JobSpec& spec) {
+    wire::SubmitRequest submit;
+    submit.spec = wire::encode(spec);
+    submit.request_id = "x";
+    const auto reply = ask<wire::SubmitReply>(*houses[0], wire::MessageType::submit, submit, 1000);
+    return reply ? "accepted" : reply.error().message + "; " + reply.error().next;
+  }
+
+  std::vector<std::string> ran;
+  RunHook last;
+  std::map<std::string, job::Exit> results;
+  std::set<std::string> held;  // do not end
+};
+
+TEST_F(ImagesTest, OneThatIsThereIsOnlyLookedFor) {
+  give_engines(2);
+  submit(imaged("j", 4));
+  work(5s);
+  EXPECT_THAT(described("j").job.state, "Running") << where("j");
+  for (const std::string& name : ran) EXPECT_THAT(name, HasSubstr(" exists a/b"));
+  EXPECT_FALSE(any_on("j", "n3")) << where("j") << "which has no engine";
+  EXPECT_EQ(last.limit, kImageLookTime);
+}
+
+TEST_F(ImagesTest, OneThatIsMissingIsPulledOnceForAllTasks) {
+  give_engines(1);
+  results["n1 exists a/b"] = complained(1);
+  held = {"n1 pull a/b"};
+  submit(imaged("j", 3));
+  work(5s);
+  EXPECT_THAT(ran, ElementsAre("n1 exists a/b", "n1 pull a/b"));
+  EXPECT_EQ(last.limit, kImagePullTime);
+  EXPECT_EQ(tasks("j").at("worker-0").reason, "pulls image a/b");
+  houses[0]->give(HookEnded{last.token, {}});
+  work(5s);
+  EXPECT_THAT(described("j").job.state, "Running") << where("j");
+}
+
+TEST_F(ImagesTest, AMissingImageIsAClearError) {
+  give_engines(1);
+  results["n1 exists a/b"] = complained(1);
+  results["n1 pull a/b"] = complained(125, "Trying to pull\nError: reading manifest latest in a/b: manifest unknown\n");
+  submit(imaged("j", 1));
+  work(20s);
+  EXPECT_EQ(described("j").job.state, "Failed");
+  EXPECT_THAT(described("j").job.reason,
+              HasSubstr("image a/b cannot be pulled on host n1: Error: reading manifest latest in a/b: manifest unknown"));
+}
+
+TEST_F(ImagesTest, ALocalImageThatIsMissingIsNotPulled) {
+  give_engines(1);
+  results["n1 exists localhost/a"] = complained(1);
+  submit(imaged("j", 1, "localhost/a"));
+  work(20s);
+  EXPECT_EQ(described("j").job.state, "Failed");
+  EXPECT_THAT(described("j").job.reason, HasSubstr("image localhost/a is not there on host n1, and no registry has it"));
+  EXPECT_THAT(ran, ElementsAre("n1 exists localhost/a"));
+}
+
+TEST_F(ImagesTest, AHostWhoseEngineDoesNotWorkForTheUserRefuses) {
+  give_engines(2);
+  results["n1 exists a/b"] = complained(125, "cannot find UID/GID for user somebody\n");
+  submit(imaged("j", 4));
+  work(20s);
+  EXPECT_EQ(described("j").job.state, "Running") << where("j");
+  EXPECT_FALSE(any_on("j", "n1")) << where("j");
+}
+
+TEST_F(ImagesTest, APullThatNobodyWaitsForIsEnded) {
+  give_engines(1);
+  results["n1 exists a/b"] = complained(1);
+  held = {"n1 pull a/b"};
+  submit(imaged("j", 1));
+  work(5s);
+  wire::ActionRequest cancel;
+  cancel.action = wire::Action::cancel;
+  cancel.job = "j";
+  ASSERT_TRUE(ask<wire::Empty>(*houses[0], wire::MessageType::action, cancel, 1000));
+  work(3s);
+  const auto ended = std::ranges::find_if(houses[0]->effects, [&](const Effect& effect) {
+    const auto* end = std::get_if<EndHooks>(&effect);
+    return end != nullptr && end->token == last.token;
+  });
+  EXPECT_NE(ended, houses[0]->effects.end());
+  EXPECT_EQ(described("j").job.state, "Cancelled");
+}
+
+TEST_F(ImagesTest, WithoutAnEngineAnywhereTheJobIsRefused) {
+  EXPECT_THAT(submit_error(imaged("j", 1)),
+              HasSubstr("no host of the cluster has podman to run image a/b in; apt install podman uidmap catatonit"));
+  EXPECT_THAT(ran, IsEmpty());
+}
+
+TEST_F(ImagesTest, WithTheFallbackItRunsOnTheHostItself) {
+  for (House* house : houses) {
+    house->started.facts.images = job::kImagesOnHost;
+    ++house->started.life;
+    house->start();
+  }
+  town.run_for(10s);
+  submit(imaged("j", 1));
+  work(5s);
+  EXPECT_EQ(described("j").job.state, "Running") << where("j");
+  EXPECT_THAT(ran, IsEmpty());
+  for (House* house : houses)
+    for (const Effect& effect : house->effects)
+      if (const auto* launch = std::get_if<LaunchShim>(&effect)) {
+        EXPECT_FALSE(launch->spec.image);
+      }
+}
+
+}  // namespace
+}  // namespace dtrain::node
