@@ -106,6 +106,13 @@ void check_mpi(const JobSpec& spec, std::vector<FileError>& errors) {
           {"conflict", "", 0, "spec.roles." + entry.first, "an mpi job has no such role", "its roles are launcher and worker"});
 }
 
+// In an image there is neither dtrain-rsh nor the agent's socket, and what is launched would see the host's files.
+void warn_mpi(const JobSpec& spec, std::vector<std::string>& warnings) {
+  for (const auto& [name, role] : spec.roles)
+    if (!role.image.empty())
+      warnings.push_back("spec.roles." + name + ".image: mpirun starts nothing in images: where a host runs them, the job will fail");
+}
+
 }  // namespace
 
 const FrameworkRules kMpi{.roles = kMpiRoles,
@@ -114,6 +121,7 @@ const FrameworkRules kMpi{.roles = kMpiRoles,
                           .environment = add_mpi,
                           .command = write_hosts_first,
                           .ranks_in_tasks = true,
-                          .check = check_mpi};
+                          .check = check_mpi,
+                          .warn = warn_mpi};
 
 }  // namespace dtrain::job
