@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "agent/proc/launch_plan.h"
+#include "tests/unit/proc/log_files.h"
 #include "tests/unit/proc/processes.h"
 
 namespace dtrain::proc {
