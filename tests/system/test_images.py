@@ -202,6 +202,12 @@ class Images(OfAda):
         self.accepted("ready", "", role=python, requires={"paths": ["/usr", "/lib", "/lib64"]})
         until(lambda: self.job("ready")["roles"]["worker"]["ready"] == 1, "READY=1")
 
+    def test_ranks_of_one_task_have_a_container_each(self):
+        self.accepted("ranks", "echo rank $RANK of $WORLD_SIZE", framework="pytorch", role={"nprocPerNode": 2})
+        self.wait_job("ranks", "Succeeded")
+        said = [self.logs("ranks", "worker-0", "--rank", rank).strip() for rank in "01"]
+        self.assertEqual(said, ["rank 0 of 2", "rank 1 of 2"])
+
     def test_limits_of_the_host_hold(self):
         self.accepted("limited", "ulimit -n; ulimit -c")
         self.wait_job("limited", "Succeeded")
@@ -310,6 +316,27 @@ class Images(OfAda):
         self.accepted("inside", "pwd", workDir="/opt/inside")
         self.wait_job("inside", "Succeeded")
         self.assertEqual(self.logs("inside", "worker-0").strip(), "/opt/inside")
+
+
+class Own(OfAda):
+    """The user's own agent: it has no rights and no control groups."""
+
+    def start(self):
+        os.chmod(self.top, 0o711)
+        os.chown(self.agent.directory, UID, UID)
+        self.agent.command = lambda: as_ada(os.path.join(BIN, "dtraind"), "--dev", "--data-dir", self.agent.data, "--run-dir",
+                                            self.agent.run)
+        self.agent.ctl_command = lambda *arguments: as_ada(os.path.join(BIN, "dtrainctl"), "--agent", self.agent.socket, *arguments)
+        self.agent.start()
+
+    def test(self):
+        self.accepted("own", "echo hello; exec sleep 77777")
+        self.wait_task("own", "worker-0", state="Running")
+        until(lambda: "hello" in self.logs("own", "worker-0"), "the command")
+        seen = self.ada("exec", "own", "worker-0", "--", "sh", "-c", "ls /opt; exit 3")
+        self.assertEqual((seen.returncode, seen.stdout), (3, "inside\n"), seen.stderr)
+        self.agent.do("restart", "own", "worker-0")
+        self.wait_task("own", "worker-0", state="Running", attempt=2)
 
 
 class WithoutEngine(OfAda):
