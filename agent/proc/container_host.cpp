@@ -49,7 +49,9 @@ std::vector<std::string> image_devices(const task::ShimSpec& spec) {
     for (const std::string& file : files_in(directory)) specifications += read_small_file(file, kMostCdiBytes).value_or("") + "\n";
   std::vector<std::string> devices = job::cdi_names(specifications, spec.gpu_ids);
   if (devices.empty()) devices = present_nodes(spec.image->gpus);
-  for (const std::string& device : files_in(kRdmaDevices)) devices.push_back(device);
+  std::error_code error;
+  for (const std::string& device : files_in(kRdmaDevices))
+    if (fs::is_character_file(device, error)) devices.push_back(device);
   return devices;
 }
 

@@ -4,6 +4,7 @@ signals, limits, freezing, what a kill leaves), and what a person is told where 
 The agent is root's, in a mount and process namespace with an account of its own that has subordinate ids, and with cgroup v2 alone (crun
 refuses hybrid hierarchies). Where podman cannot run a container there, the test is skipped with podman's own words.
 """
+import contextlib
 import http.server
 import json
 import os
@@ -148,6 +149,13 @@ class OfAda(harness.SystemTest):
         self.agent.options += ["--set", "access.users.%s=submit" % ADA, "--set", "tasks.ulimits.nofile=777"]
         self.agent.start()
 
+    def tearDown(self):
+        for job in self.agent.ask("jobs"):
+            if job["state"] not in harness.FINAL:
+                self.ada("cancel", job["name"])
+                self.ada("delete", "--force", job["name"])
+        until(lambda: "conmon" not in run("ps", "-u", str(UID), "-o", "comm=").stdout, "the end of its containers")
+
     def ada(self, *arguments, stdin=""):
         """dtrainctl as that user."""
         return subprocess.run(as_ada(os.path.join(BIN, "dtrainctl"), "--agent", self.agent.socket, *arguments), capture_output=True,
@@ -236,11 +244,13 @@ class Images(OfAda):
         until(lambda: not alive(pid), "the end of what ran in the image")
         self.wait_task("killed", "worker-0", state="Running", attempt=2)
         self.assertTrue(until(lambda: self.pid_inside("44444"), "the next attempt"))
-        # The whole control group at once, as dtrain does it itself, with all of podman's.
+        # All of its control group, with all of podman's.
         with open("/proc/%d/cgroup" % self.tasks("killed")["worker-0"]["pid"]) as file:
             group = "/sys/fs/cgroup" + file.read().split("::")[-1].strip()
-        with open(group + "/cgroup.kill", "w") as file:
-            file.write("1")
+        with open(group + "/cgroup.procs") as file:
+            for number in file.read().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGKILL)
         self.wait_task("killed", "worker-0", state="Running", attempt=3)
         until(lambda: "attempt 3" in self.logs("killed", "worker-0", "--attempt", "all"), "the third attempt")
         self.assertEqual(self.ada("cancel", "killed").returncode, 0)
