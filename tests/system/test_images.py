@@ -22,7 +22,7 @@ INSIDE = "DTRAIN_IMAGES_INSIDE"
 ADA, UID = "dtrain-ada", 23456
 IMAGE = "localhost/dtrain-small"
 SECONDS = 300                   # for all of it
-APPLETS = "sh cat echo env false id kill ls mkdir nc ps pwd sleep test touch true".split()
+APPLETS = "sh cat dd echo env false id kill ls mkdir nc ps pwd sleep test touch true".split()
 
 
 def skip(reason):
@@ -85,6 +85,10 @@ def prepare():
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         must("umount", "--lazy", "--recursive", "/sys/fs/cgroup")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
+    with open("/sys/fs/cgroup/cgroup.controllers") as file:
+        if "memory" not in file.read().split():         # it belongs to version 1, where dtrain finds it as well
+            os.makedirs(os.path.join(TOP, "memory"))
+            must("mount", "-t", "cgroup", "-o", "memory", "none", os.path.join(TOP, "memory"))
     must("mount", "--make-rshared", "/")
     for directory, mode in ((HOME, 0o755), ("/run/user/%d" % UID, 0o700)):
         os.makedirs(directory)
@@ -220,6 +224,12 @@ class Images(OfAda):
         self.accepted("limited", "ulimit -n; ulimit -c")
         self.wait_job("limited", "Succeeded")
         self.assertEqual(self.logs("limited", "worker-0").split(), ["777", "0"])
+
+    def test_a_limit_of_memory_holds(self):
+        self.accepted("hungry", "exec dd if=/dev/zero of=/dev/null bs=900M count=1",
+                      role={"resources": {"memory": "256Mi"}, "restartPolicy": "Never"})
+        self.wait_job("hungry", "Failed")
+        self.assertIn("out of memory", self.job("hungry")["reason"])
 
     def test_its_exit_code_is_the_commands(self):
         self.accepted("seven", "exit 7", role={"restartPolicy": "Never"})
