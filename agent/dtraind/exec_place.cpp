@@ -29,7 +29,7 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   if (!place.env.contains(job::kImageVariable)) return place;
   // In an image the command has the variables that the image's own processes began with.
   for (const job::ContainerEngine* engine : job::container_engines())
-    if (place.inside == 0) place.inside = proc::process_in_image(place.cgroups, engine->mark);
+    if (place.inside == 0) place.inside = proc::process_in_image(place.cgroups, launch->notify, engine->mark);
   if (place.inside == 0)
     return fail(ErrorCode::unavailable, "could not execute: no process of " + id.task.text() + " runs in its image now",
                 "wait until the task runs");

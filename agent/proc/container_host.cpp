@@ -49,7 +49,9 @@ std::vector<std::string> image_devices(const task::ShimSpec& spec) {
     for (const std::string& file : files_in(directory)) specifications += read_small_file(file, kMostCdiBytes).value_or("") + "\n";
   std::vector<std::string> devices = job::cdi_names(specifications, spec.gpu_ids);
   if (devices.empty()) devices = present_nodes(spec.image->gpus);
-  for (const std::string& device : files_in(kRdmaDevices)) devices.push_back(device);
+  std::error_code error;
+  for (const std::string& device : files_in(kRdmaDevices))
+    if (fs::is_character_file(device, error)) devices.push_back(device);
   return devices;
 }
 
@@ -157,21 +159,27 @@ Status put_into_image(const RunnerOptions& options, const task::ShimSpec& spec, 
   return {};
 }
 
-int process_in_image(const std::vector<std::string>& cgroups, std::string_view mark, const std::string& proc) {
-  const std::string begins = std::string(1, '\0') + std::string(mark) + "=";
+int process_in_image(const std::vector<std::string>& cgroups, const std::string& notify, std::string_view mark, const std::string& proc) {
+  std::vector<std::string> numbers;
+  for (const std::string& cgroup : cgroups) {
+    std::istringstream listed(cgroup.empty() ? "" : read_small_file(cgroup + "/cgroup.procs").value_or(""));
+    for (std::string number; listed >> number;) numbers.push_back(number);
+  }
+  const bool grouped = std::ranges::any_of(cgroups, [](const std::string& cgroup) { return !cgroup.empty(); });
+  std::error_code error;
+  for (fs::directory_iterator at(proc, error), end; !grouped && !error && at != end; at.increment(error))
+    if (const std::string name = at->path().filename(); name.find_first_not_of("0123456789") == std::string::npos) numbers.push_back(name);
+  const std::string zero(1, '\0');
   int first = 0;
   std::uint64_t first_start = 0;
-  for (const std::string& cgroup : cgroups) {
-    std::istringstream numbers(cgroup.empty() ? "" : read_small_file(cgroup + "/cgroup.procs").value_or(""));
-    for (std::string number; numbers >> number;) {
-      const std::string directory = proc + "/" + number;
-      const std::string environment = std::string(1, '\0') + read_small_file(directory + "/environ").value_or("");
-      if (environment.find(begins) == std::string::npos) continue;
-      const std::uint64_t start = start_of(read_small_file(directory + "/stat").value_or(""));
-      if (first != 0 && start >= first_start) continue;
-      first_start = start;
-      std::from_chars(number.data(), number.data() + number.size(), first);
-    }
+  for (const std::string& number : numbers) {
+    const std::string environment = zero + read_small_file(proc + "/" + number + "/environ").value_or("");
+    const auto has = [&](const std::string& text) { return environment.find(zero + text) != std::string::npos; };
+    if (!has(std::string(mark) + "=") || (!grouped && !has("NOTIFY_SOCKET=" + notify + zero))) continue;
+    const std::uint64_t start = start_of(read_small_file(proc + "/" + number + "/stat").value_or(""));
+    if (first != 0 && start >= first_start) continue;
+    first_start = start;
+    std::from_chars(number.data(), number.data() + number.size(), first);
   }
   return first;
 }

@@ -34,7 +34,9 @@ std::string images_directory(const account::HostUser& user);
 // Replaces the command in `launch` by the engine's, which runs it in the image of `spec`.
 Status put_into_image(const RunnerOptions& options, const task::ShimSpec& spec, const account::HostUser& user, LaunchFile& launch);
 
-// The image's process that came first among those of these control groups; 0: there is none.
-int process_in_image(const std::vector<std::string>& cgroups, std::string_view mark, const std::string& proc = "/proc");
+// The image's process that came first among those of these control groups; where a task has none, among all that were given `notify` as
+// NOTIFY_SOCKET. 0: there is none.
+int process_in_image(const std::vector<std::string>& cgroups, const std::string& notify, std::string_view mark,
+                     const std::string& proc = "/proc");
 
 }  // namespace dtrain::proc

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 14> kReadByPodmanPrefixes = {"XDG_",    "
                                                                     "DOCKER_", "PODMAN_", "BUILDAH_",  "_CONTAINERS", "LISTEN_",
                                                                     "GO",      "DBUS_",   "LIBPOD_",   "CNI_"};
 
-constexpr std::string_view kSharedMemory = "/dev/shm";  // always mounted: libraries of collectives meet there
+constexpr std::string_view kDevShm = "/dev/shm";  // always mounted: libraries of collectives meet there
 
 bool is_read_by_podman(std::string_view name) {
   return std::ranges::find(kReadByPodman, name) != kReadByPodman.end() ||
@@ -68,7 +68,7 @@ Result<Started> run_podman(const InImage& task) {
     if (path.find(':') != std::string::npos)
       return fail(ErrorCode::invalid, "could not run image " + task.image + ": " + in_quotes(path) + " cannot be mounted in it",
                   "use a path without a colon");
-    if (path != kSharedMemory) out.argv.push_back("--volume=" + path + ":" + path);
+    if (path != kDevShm) out.argv.push_back("--volume=" + path + ":" + path);
   }
   for (const std::string& device : task.devices) out.argv.push_back("--device=" + device);
   out.env = task.surroundings;

@@ -4,6 +4,8 @@ signals, limits, freezing, what a kill leaves), and what a person is told where 
 The agent is root's, in a mount and process namespace with an account of its own that has subordinate ids, and with cgroup v2 alone (crun
 refuses hybrid hierarchies). Where podman cannot run a container there, the test is skipped with podman's own words.
 """
+import contextlib
+import http.server
 import json
 import os
 import shutil
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 import harness
 from harness import BIN, alive, until
@@ -19,7 +22,7 @@ INSIDE = "DTRAIN_IMAGES_INSIDE"
 ADA, UID = "dtrain-ada", 23456
 IMAGE = "localhost/dtrain-small"
 SECONDS = 300                   # for all of it
-APPLETS = "sh cat echo env false id kill ls mkdir nc ps pwd sleep test touch true".split()
+APPLETS = "sh cat dd echo env false id kill ls mkdir nc ps pwd sleep test touch true".split()
 
 
 def skip(reason):
@@ -82,6 +85,10 @@ def prepare():
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         must("umount", "--lazy", "--recursive", "/sys/fs/cgroup")
         must("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
+    with open("/sys/fs/cgroup/cgroup.controllers") as file:
+        if "memory" not in file.read().split():         # it belongs to version 1, where dtrain finds it as well
+            os.makedirs(os.path.join(TOP, "memory"))
+            must("mount", "-t", "cgroup", "-o", "memory", "none", os.path.join(TOP, "memory"))
     must("mount", "--make-rshared", "/")
     for directory, mode in ((HOME, 0o755), ("/run/user/%d" % UID, 0o700)):
         os.makedirs(directory)
@@ -104,14 +111,54 @@ def prepare():
         skip("podman cannot run a container here: " + (done.stderr.strip().splitlines() or ["exit %d" % done.returncode])[-1])
 
 
+class Registry(http.server.ThreadingHTTPServer):
+    """Serves one image as registries do, once `open` is set."""
+
+    def __init__(self, directory):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.server.asked += 1
+                self.server.open.wait(harness.PATIENCE)
+                kind, name = self.path.rstrip("/").split("/")[-2:]
+                path = os.path.join(directory, "manifest.json" if kind == "manifests" else name.replace("sha256:", ""))
+                if not kind:
+                    self.answer(200, b"{}", "application/json")
+                elif "nosuch" in self.path or not os.path.isfile(path):
+                    self.answer(404, b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}', "application/json")
+                else:
+                    with open(path, "rb") as file:
+                        self.answer(200, file.read(), "application/vnd.oci.image.manifest.v1+json" if kind == "manifests"
+                                    else "application/octet-stream")
+
+            def answer(self, code, body, kind):
+                self.send_response(code)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.open, self.asked = threading.Event(), 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
 class OfAda(harness.SystemTest):
     def start(self):
         os.chmod(self.top, 0o711)
         self.mine = self.path("mine")
         os.makedirs(self.mine)
         os.chown(self.mine, UID, UID)
-        self.agent.options += ["--set", "access.users.%s=submit" % ADA]
+        self.agent.options += ["--set", "access.users.%s=submit" % ADA, "--set", "tasks.ulimits.nofile=777"]
         self.agent.start()
+
+    def tearDown(self):
+        for job in self.agent.ask("jobs"):
+            if job["state"] not in harness.FINAL:
+                self.ada("cancel", job["name"])
+                self.ada("delete", "--force", job["name"])
+        until(lambda: "conmon" not in run("ps", "-u", str(UID), "-o", "comm=").stdout, "the end of its containers")
 
     def ada(self, *arguments, stdin=""):
         """dtrainctl as that user."""
@@ -160,6 +207,30 @@ class Images(OfAda):
         self.assertIn("err", out)
         self.assertEqual(os.stat(os.path.join(self.mine, "made")).st_uid, UID)
 
+    def test_it_says_that_it_is_ready(self):
+        say = ("import os, socket, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); "
+               "s.sendto(b'READY=1', chr(0) + os.environ['NOTIFY_SOCKET'][1:]); time.sleep(1000)")
+        python = {"command": ["/usr/bin/python3", "-c", say], "notify": True}       # the host's, in the image
+        self.accepted("ready", "", role=python, requires={"paths": ["/usr", "/lib", "/lib64"]})
+        until(lambda: self.job("ready")["roles"]["worker"]["ready"] == 1, "READY=1")
+
+    def test_ranks_of_one_task_have_a_container_each(self):
+        self.accepted("ranks", "echo rank $RANK of $WORLD_SIZE", framework="pytorch", role={"nprocPerNode": 2})
+        self.wait_job("ranks", "Succeeded")
+        said = [self.logs("ranks", "worker-0", "--rank", rank).strip() for rank in "01"]
+        self.assertEqual(said, ["rank 0 of 2", "rank 1 of 2"])
+
+    def test_limits_of_the_host_hold(self):
+        self.accepted("limited", "ulimit -n; ulimit -c")
+        self.wait_job("limited", "Succeeded")
+        self.assertEqual(self.logs("limited", "worker-0").split(), ["777", "0"])
+
+    def test_a_limit_of_memory_holds(self):
+        self.accepted("hungry", "exec dd if=/dev/zero of=/dev/null bs=900M count=1",
+                      role={"resources": {"memory": "256Mi"}, "restartPolicy": "Never"})
+        self.wait_job("hungry", "Failed")
+        self.assertIn("out of memory", self.job("hungry")["reason"])
+
     def test_its_exit_code_is_the_commands(self):
         self.accepted("seven", "exit 7", role={"restartPolicy": "Never"})
         self.wait_job("seven", "Failed")
@@ -183,11 +254,13 @@ class Images(OfAda):
         until(lambda: not alive(pid), "the end of what ran in the image")
         self.wait_task("killed", "worker-0", state="Running", attempt=2)
         self.assertTrue(until(lambda: self.pid_inside("44444"), "the next attempt"))
-        # The whole control group at once, as dtrain does it itself, with all of podman's.
+        # All of its control group, with all of podman's.
         with open("/proc/%d/cgroup" % self.tasks("killed")["worker-0"]["pid"]) as file:
             group = "/sys/fs/cgroup" + file.read().split("::")[-1].strip()
-        with open(group + "/cgroup.kill", "w") as file:
-            file.write("1")
+        with open(group + "/cgroup.procs") as file:
+            for number in file.read().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGKILL)
         self.wait_task("killed", "worker-0", state="Running", attempt=3)
         until(lambda: "attempt 3" in self.logs("killed", "worker-0", "--attempt", "all"), "the third attempt")
         self.assertEqual(self.ada("cancel", "killed").returncode, 0)
@@ -205,10 +278,13 @@ class Images(OfAda):
         for word in (str(UID), "inside", "yes worker-0", "sleep 55555", "given"):
             self.assertIn(word, seen.stdout)
         self.assertEqual(self.ada("exec", "entered", "worker-0", "--", "/bin/sh", "-c", "kill -9 $$").returncode, 128 + signal.SIGKILL)
-        self.assertEqual(self.ada("exec", "entered", "worker-0", "--", "nosuch").returncode, 127)
+        self.agent.end()
+        self.agent.start()          # adopts the task
+        self.assertEqual(self.ada("exec", "entered", "worker-0", "--", "ls", "/opt/inside").returncode, 0)
+        self.assertIn("could not execute nosuch: No such file", self.ada("exec", "entered", "worker-0", "--", "nosuch").stderr)
 
-    def test_suspended_it_leaves_and_limits_and_freezing_hold(self):
-        self.accepted("small", "echo up; exec sleep 66666", role={"resources": {"memory": "256Mi"}})
+    def test_it_is_in_the_tasks_control_group_and_ends_with_it(self):
+        self.accepted("small", "exec sleep 66666", policy={"stopGracePeriod": "1s"})
         pid = until(lambda: self.pid_inside("66666"), "the command")
         with open("/proc/%d/cgroup" % pid) as file, open("/proc/%d/cgroup" % self.tasks("small")["worker-0"]["pid"]) as main:
             group = file.read()
@@ -226,8 +302,30 @@ class Images(OfAda):
                 return "frozen 1" in events.read()
         until(frozen, "all of it to freeze")
         self.agent.do("cancel", "small")
-        self.wait_job("small", "Cancelled", seconds=90)
         until(lambda: not alive(pid), "the end of what was frozen")
+
+    def test_an_image_is_pulled_once_and_then_needs_no_network(self):
+        pushed = os.path.join(HOME, "pushed")
+        must(*as_ada("podman", "--cgroup-manager=cgroupfs", "push", "--quiet", "--format=oci", IMAGE, "dir:" + pushed))
+        registry = Registry(pushed)
+        image = "127.0.0.1:%d/far" % registry.server_port
+        settings = os.path.join(HOME, ".config/containers/registries.conf")
+        os.makedirs(os.path.dirname(settings), exist_ok=True)
+        with open(settings, "w") as file:
+            file.write('[[registry]]\nlocation = "127.0.0.1:%d"\ninsecure = true\n' % registry.server_port)
+        self.accepted("far", "echo here", image=image, role={"replicas": 2})
+        self.wait_task("far", "worker-0", reason="pulls image " + image)
+        registry.open.set()
+        self.wait_job("far", "Succeeded")
+        asked = registry.asked
+        self.accepted("near", "echo here", image=image)
+        self.wait_job("near", "Succeeded")
+        self.assertEqual(registry.asked, asked)
+        self.accepted("lost", "true", image=image + "/nosuch:1")
+        self.wait_job("lost", "Failed")
+        self.assertIn("image %s/nosuch:1 cannot be pulled on host n1: " % image, self.job("lost")["reason"])
+        registry.shutdown()
+        registry.server_close()
 
     def test_a_missing_image_is_a_clear_error(self):
         self.accepted("typo", "true", image="localhost/nosuch")
@@ -238,6 +336,27 @@ class Images(OfAda):
         self.accepted("inside", "pwd", workDir="/opt/inside")
         self.wait_job("inside", "Succeeded")
         self.assertEqual(self.logs("inside", "worker-0").strip(), "/opt/inside")
+
+
+class Own(OfAda):
+    """The user's own agent: it has no rights and no control groups."""
+
+    def start(self):
+        os.chmod(self.top, 0o711)
+        os.chown(self.agent.directory, UID, UID)
+        self.agent.command = lambda: as_ada(os.path.join(BIN, "dtraind"), "--dev", "--data-dir", self.agent.data, "--run-dir",
+                                            self.agent.run)
+        self.agent.ctl_command = lambda *arguments: as_ada(os.path.join(BIN, "dtrainctl"), "--agent", self.agent.socket, *arguments)
+        self.agent.start()
+
+    def test(self):
+        self.accepted("own", "echo hello; exec sleep 77777")
+        self.wait_task("own", "worker-0", state="Running")
+        until(lambda: "hello" in self.logs("own", "worker-0"), "the command")
+        seen = self.ada("exec", "own", "worker-0", "--", "sh", "-c", "ls /opt; exit 3")
+        self.assertEqual((seen.returncode, seen.stdout), (3, "inside\n"), seen.stderr)
+        self.agent.do("restart", "own", "worker-0")
+        self.wait_task("own", "worker-0", state="Running", attempt=2)
 
 
 class WithoutEngine(OfAda):

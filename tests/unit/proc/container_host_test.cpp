@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "agent/proc/launch_plan.h"
+#include "tests/unit/proc/log_files.h"
 #include "tests/unit/proc/processes.h"
 
 namespace dtrain::proc {
@@ -119,8 +120,11 @@ TEST_F(ContainerHostTest, TheFirstProcessInAnImageIsFoundByItsMark) {
   process("30", "container=podman\0A=b\0"s, "70");
   process("40", "A=container=podman\0"s, "10");
   file("group/cgroup.procs", "10\n20\n30\n40\n99\n");
-  EXPECT_EQ(process_in_image({"", top_ / "group"}, "container", top_ / "proc"), 30);
-  EXPECT_EQ(process_in_image({top_ / "none"}, "container", top_ / "proc"), 0);
+  EXPECT_EQ(process_in_image({"", top_ / "group"}, "@n", "container", top_ / "proc"), 30);
+  EXPECT_EQ(process_in_image({top_ / "none"}, "@n", "container", top_ / "proc"), 0);
+  process("50", "container=podman\0NOTIFY_SOCKET=@n\0"s, "99");
+  process("60", "container=podman\0NOTIFY_SOCKET=@nn\0"s, "60");
+  EXPECT_EQ(process_in_image({"", ""}, "@n", "container", top_ / "proc"), 50) << "without control groups";
 }
 
 TEST_F(ContainerHostTest, AUsersImagesAreInTheHome) {
