@@ -186,7 +186,7 @@ if(TARGET dtraind)
 endif()
 
 # Everything but the tests: what those in Python run, and what bench/ measures.
-add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-shim dtrain-discover dtrain-warm dtrain-sim systemd_suite ${bench_programs})
+add_custom_target(programs DEPENDS dtraind dtrainctl dtrain-rsh dtrain-shim dtrain-discover dtrain-warm dtrain-sim systemd_suite ${bench_programs})
 
 # Tests that launch real shims.
 foreach(test unit_proc conformance systemd_suite runner_driver launch_pairs)

@@ -106,7 +106,8 @@ void Launched::signalled(uint32_t index, const Tree& tree) {
 void Launched::ended(int pid, int status, const Tree& tree) {
   for (Program& program : table_) {
     if (program.pid != pid) continue;
-    if (program.hung_up) tree.signal_session(pid, SIGKILL);
+    // What has failed was no daemon that has left its session in order: a killed starter of ranks must not leave its ranks.
+    if (program.hung_up || status != 0) tree.signal_session(pid, SIGKILL);
     if (program.socket >= 0) {
       report(program.socket, Outcome::done, 0, 0, status);
       close(program.socket);

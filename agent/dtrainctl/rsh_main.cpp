@@ -1,11 +1,13 @@
 // dtrain-rsh HOST COMMAND...: what mpirun calls in place of ssh, from inside a task. HOST is the name of a task of the same job; the
 // command becomes a part of that task (docs/launching.md). ssh's options are taken, and mean nothing.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <iostream>
 #include <string_view>
 
@@ -15,11 +17,20 @@
 namespace dtrain::ctl {
 namespace {
 
+constexpr int kBySignal = 128;                                    // codes from there on, and kNotLaunched
 constexpr std::string_view kWithValue = "BbcDEeFIiJLlmOopQRSWw";  // ssh's options that have one
 
 int give_up(const std::string& cause, const std::string& next) {
   std::cerr << "dtrain-rsh: " << cause << "; " << next << "\n";
   return kNotLaunched;
+}
+
+// Hydra does not look at how its launcher ends, and waits for ever for a proxy that was killed or never began.
+void end_hydra(pid_t caller) {
+  if (std::getenv("HYDRA_LAUNCHER_EXEC") == nullptr && std::getenv("I_MPI_HYDRA_BOOTSTRAP_EXEC") == nullptr) return;
+  std::ifstream file("/proc/" + std::to_string(caller) + "/comm");
+  std::string name;
+  if (std::getline(file, name) && (name.starts_with("mpirun") || name.starts_with("mpiexec"))) ::kill(caller, SIGKILL);
 }
 
 int run(int argc, char** argv) {
@@ -52,7 +63,10 @@ int run(int argc, char** argv) {
   Globals globals;
   if (agent != nullptr) globals.agent.at = agent;
   Session session(io, globals);
-  return cmd_exec(session, options);
+  const pid_t caller = ::getppid();
+  const int code = cmd_exec(session, options);
+  if (code >= kBySignal && ::getppid() == caller) end_hydra(caller);
+  return code;
 }
 
 }  // namespace

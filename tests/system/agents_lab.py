@@ -134,7 +134,7 @@ class Dtraind(Program):
         # Copies: the users of the agents may not see the build directory, and a build under way changes nothing.
         self.bin = lab.path("bin")
         os.makedirs(self.bin)
-        for program in ("dtraind", "dtrainctl", "dtrain-shim", "dtrain-discover"):
+        for program in ("dtraind", "dtrainctl", "dtrain-shim", "dtrain-discover", "dtrain-rsh"):
             shutil.copy(os.path.join(BIN, program), self.bin)
         self.key = lab.path("cluster.key")
         run(os.path.join(self.bin, "dtrainctl"), "keygen", self.key)

@@ -66,7 +66,7 @@ if __name__ == "__main__":
     agents_lab.run("mount", "-t", "tmpfs", "-o", "mode=755", "shared", SHARED)
     harness.BIN = os.path.join(SHARED, "bin")
     os.mkdir(harness.BIN)
-    for program in ("dtraind", "dtrainctl", "dtrain-shim", "dtrain-discover"):
+    for program in ("dtraind", "dtrainctl", "dtrain-shim", "dtrain-discover", "dtrain-rsh"):
         shutil.copy2(os.path.join(BIN, program), harness.BIN)
     tempfile.tempdir = os.environ["TMPDIR"] = SHARED
     FrozenBySystemd.h1, = hosts_lab.Hosts(directory, 1, [SHARED]).begin().hosts

@@ -14,6 +14,7 @@ XGB = LOOK % 'e["RANK"] in "012" and e["WORLD_SIZE"] == "3" and e["WORKER_ADDRS"
 JAX = LOOK % 'e["JAX_PROCESS_ID"] == e["SLURM_PROCID"] == e["PROCESS_ID"] and os.getcwd() == "/"'
 PADDLE = LOOK % 'e["PADDLE_MASTER"].startswith(e["ME"] + ":") and "PADDLE_TRAINER_NUM" not in e'
 MX = LOOK % 'json.loads(e["MX_CONFIG"])["task"]["type"] == e["DMLC_ROLE"]'
+MPI = LOOK % 'e["OMPI_COMM_WORLD_SIZE"] == "4" and e["DTRAIN_TASK"] == "worker-%d" % (int(e["OMPI_COMM_WORLD_RANK"]) // 2)'
 NODE = LOOK % 'e["PET_NNODES"] == "2" and e["PET_NPROC_PER_NODE"] == "2" and e["CHISEL"] == "fine"'
 
 
@@ -47,6 +48,9 @@ class Manifests(harness.SystemTest):
         pair = {"Master": replica(1, container("pytorch", TORCH, "$(RANK)")), "Worker": replica(2, container("pytorch", TORCH, "$(RANK)"))}
         boost = {role: replica(count, container("xgboost", XGB)) for role, count in (("Master", 1), ("Worker", 2))}
         lite = {role: replica(1, container("mxnet", MX)) for role in ("Scheduler", "Server", "Worker")}
+        launcher = {"name": "mpi", "image": "localhost/none:1", "command": ["mpirun.openmpi"], "args": [
+            "-np", "4", "--allow-run-as-root", "-bind-to", "none", "-map-by", "slot", "-x", "PATH", "/usr/bin/python3", "-c", MPI]}
+        crew = {"name": "mpi", "image": "localhost/none:1"}     # which waits
         me = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
         return [
             manifest("TFJob", "reed", "tfReplicaSpecs", {
@@ -57,6 +61,8 @@ class Manifests(harness.SystemTest):
             manifest("XGBoostJob", "hazel", "xgbReplicaSpecs", boost, version="xgboostjob.kubeflow.org/v1alpha1"),
             manifest("JAXJob", "quartz", "jaxReplicaSpecs", {"Worker": replica(2, container("jax", JAX, workingDir="/"))}),
             manifest("PaddleJob", "otter", "paddleReplicaSpecs", {"Worker": replica(2, container("paddle", PADDLE, env=me))}),
+            manifest("MPIJob", "cedar", "mpiReplicaSpecs", {"Launcher": replica(1, launcher), "Worker": replica(2, crew)},
+                     slotsPerWorker=2),
             manifest("MXJob", "bronze", "mxReplicaSpecs", lite, runPolicy={"cleanPodPolicy": "All"}),
             {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "marble"}, "spec": {
                 "runtimeRef": {"name": "torch-distributed"},

@@ -79,6 +79,22 @@ class MpiTest(Mpi):
                                                           agents[0].do("describe", "job", name)), 60)
         return self.processes("python3")
 
+    def test_hydra_and_all_it_started_ends_with_it(self):
+        agents = self.three()
+        agents[0].do("submit", self.mpi("held", ["mpirun.mpich", "-n", "3", "sh", "-c", "echo up in $DTRAIN_TASK; exec sleep 1000000"],
+                                        options={"implementation": "MPICH"}, env={}))
+        up = lambda generation: len(re.findall(r"up in worker-\d", agents[0].do("logs", "held", "--attempt", "all"))) == 3 * generation
+        until(lambda: up(1), "three ranks")
+        before = self.processes("mpirun.mpich", "mpiexec.hydra", "hydra_pmi_proxy", "dtrain-rsh")
+        self.assertEqual(len(before), 1 + 3 + 3, harness.names_of(before))
+        os.kill(self.processes("mpirun.mpich", "mpiexec.hydra")[0], signal.SIGKILL)
+        until(lambda: self.job_at(agents[0], "held")["generation"] == 2 and up(2), "three ranks of the next generation")
+        self.assertFalse([pid for pid in before if alive(pid)])
+        os.kill(self.processes("hydra_pmi_proxy")[0], signal.SIGKILL)
+        until(lambda: self.job_at(agents[0], "held")["generation"] == 3 and up(3), "three ranks once more")
+        agents[0].do("cancel", "held")
+        until(lambda: not self.processes("mpirun.mpich", "mpiexec.hydra", "hydra_pmi_proxy", "dtrain-rsh", "sleep"), "nothing to be left")
+
     def test_what_dies_takes_all_of_it_along_and_the_job_begins_again(self):
         agents = self.three()
         hold = self.write("hold", "")

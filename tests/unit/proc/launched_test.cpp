@@ -127,6 +127,15 @@ TEST_P(LaunchedTest, HangUpEndsItsWholeSession) {
   EXPECT_EQ(last<node::AttemptExited>(), nullptr);
 }
 
+TEST_P(LaunchedTest, WhatFailsLeavesNothingInItsSession) {
+  begin();
+  shell_beside("sleep 1000000 & echo $!; kill -9 $$");
+  const int child = number();
+  ASSERT_TRUE(wait_for([this] { return over(); }));
+  EXPECT_EQ(exit().signal, "SIGKILL");
+  EXPECT_TRUE(wait_for([&] { return !alive(child); }));
+}
+
 TEST_P(LaunchedTest, ASignalReachesIt) {
   begin();
   shell_beside("trap 'echo term; exit 3' TERM; echo here; while true; do sleep 0.01; done");
