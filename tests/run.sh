@@ -82,7 +82,8 @@ run_tests() {
   begin "tests $name"
   rm -f "$report"
   # Briefly: of a program of two hundred tests the one that failed is to be seen in whatever part of the output is kept.
-  GTEST_BRIEF=1 ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel "$beside" --output-junit "$report" "$@" || true
+  GTEST_BRIEF=1 ctest --test-dir "$directory" --output-on-failure --no-tests=error --parallel "$beside" --output-junit "$report" "$@" ||
+    true
   took "tests $name"
   if ! counts=$(/usr/bin/python3 tests/count_junit.py "$report"); then
     failed=$((failed + 1))

@@ -42,7 +42,7 @@ struct ExecPlace {
   std::vector<std::string> cgroups;        // directories to join (v2, v1 memory); "" and missing ones are skipped
   // Set: the command becomes a part of the task, whose shim starts it in this way and says over the program's socket how it ended.
   std::function<Status(const Runner::Program&)> run_beside = {};
-  int inside = 0;                          // a process of the image in which the task runs, whose files the command sees; 0: the host's
+  int inside = 0;  // a process of the image in which the task runs, whose files the command sees; 0: the host's
 };
 
 // The running command. Owned and driven by ExecSessions.
