@@ -74,7 +74,7 @@ class MpiTest(Mpi):
 
     def begun(self, agents, name, generation):
         """Its ranks, by their numbers, once all are there."""
-        until(lambda: len(re.findall("rank . of 3 in .* of generation %d: sum 6" % generation, agents[0].do("logs", name))) == 3,
+        until(lambda: len(re.findall(r"rank \d of 3 in \S+ of generation %d: sum 6" % generation, agents[0].do("logs", name))) == 3,
               lambda: "ranks of generation %d; %s; %s" % (generation, agents[0].ctl("logs", name, "--attempt", "all").stdout[-3000:],
                                                           agents[0].do("describe", "job", name)), 60)
         return self.processes("python3")
@@ -133,7 +133,7 @@ class MpiTest(Mpi):
         until(lambda: not alive(launcher["pid"]), "the end of mpirun")
         rest = next(a for a in agents if a is not victim)
         until(lambda: self.job_at(rest, "moving")["generation"] == 2 and len(
-            re.findall("rank . of 3 in .* of generation 2: sum 6", rest.ctl("logs", "moving").stdout)) == 3,
+            re.findall(r"rank \d of 3 in \S+ of generation 2: sum 6", rest.ctl("logs", "moving").stdout)) == 3,
             lambda: "its ranks elsewhere; %s" % self.tasks_at(rest, "moving"), 90)
         os.unlink(hold)
         until(lambda: self.job_at(rest, "moving")["state"] == "Succeeded", "its end")
