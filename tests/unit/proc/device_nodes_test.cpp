@@ -12,7 +12,7 @@
 namespace dtrain::proc {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 class DeviceNodes : public ::testing::Test {
  protected:
@@ -36,7 +36,7 @@ class DeviceNodes : public ::testing::Test {
 TEST_F(DeviceNodes, OfNvidiaByItsMinorNumber) {
   EXPECT_THAT(of({three_}), ElementsAre("/dev/nvidia3", "/dev/nvidiactl", "char-nvidia-uvm", "/dev/nvidia-modeset", "char-nvidia-caps",
                                         "char-nvidia-caps-imex-channels", "char-nvidia-fs", "char-gdrdrv"));
-  EXPECT_THAT(of({three_, twelve_}), testing::Contains("/dev/nvidia12"));
+  EXPECT_THAT(of({three_, twelve_}), ::testing::Contains("/dev/nvidia12"));
   EXPECT_EQ(of({three_, twelve_}).size(), 9u) << "each once";
 }
 
