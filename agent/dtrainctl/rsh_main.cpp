@@ -54,7 +54,11 @@ int run(int argc, char** argv) {
   std::string words;
   for (++at; at < argc; ++at) words += (words.empty() ? "" : " ") + std::string(argv[at]);
   // Open MPI's daemons look for dtrain-rsh by the name that mpirun has of it.
-  options.command = {"/bin/sh", "-c", "PATH=$PATH${DTRAIN_RSH:+:${DTRAIN_RSH%/*}}; " + words};
+  // The job's directory for temporary files is one for all its tasks on that host: two daemons there would clean up each other's.
+  options.command = {"/bin/sh", "-c",
+                     "PATH=$PATH${DTRAIN_RSH:+:${DTRAIN_RSH%/*}}; "
+                     "[ -z \"$TMPDIR\" ] || { mkdir -p \"$TMPDIR/$DTRAIN_TASK\" && export TMPDIR=\"$TMPDIR/$DTRAIN_TASK\"; }; " +
+                         words};
   if (no_input) {
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || ::dup2(null, STDIN_FILENO) < 0) return give_up("could not open /dev/null", "raise the limit of open files");

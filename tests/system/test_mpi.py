@@ -72,6 +72,13 @@ class MpiTest(Mpi):
         log = self.ends(agents[1], "hydra")
         self.assertEqual(sorted(re.findall(r"rank \d in \S+", log)), ["rank %d in worker-%d" % (n, n) for n in range(3)], log)
 
+    def test_daemons_of_one_host_leave_each_others_files_alone(self):
+        """With one directory for temporary files one of them ended now and then, without a word, and mpirun waited for ever."""
+        agents = self.three()
+        again = "for i in 1 2 3 4 5 6 7 8 9 10; do mpirun.openmpi -np 6 true || exit; done"
+        agents[0].do("submit", self.mpi("often", ["sh", "-c", again], workers=6))
+        self.ends(agents[0], "often")
+
     def begun(self, agents, name, generation):
         """Its ranks, by their numbers, once all are there."""
         until(lambda: len(re.findall(r"rank \d of 3 in \S+ of generation %d: sum 6" % generation, agents[0].do("logs", name))) == 3,
