@@ -16,7 +16,7 @@ from harness import main
 AT_MOST = 300       # seconds, of all of it
 TASKS = ("worker-0", "worker-1")
 # Each step of a training leaves a mark in the working copy. Asked to end it ends well, as one that has saved its state does.
-TRAIN = "trap 'exit 0' TERM; i=0; while :; do i=$((i+1)); echo $i > new.$DTRAIN_TASK; mv new.$DTRAIN_TASK step.$DTRAIN_TASK; sleep 0.1; done"
+TRAIN = "trap 'exit 0' TERM; i=0 t=$DTRAIN_TASK; while :; do i=$((i+1)); echo $i > new.$t; mv new.$t step.$t; sleep 0.1; done"
 
 
 def job(name, replicas, command, **role):
