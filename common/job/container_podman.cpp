@@ -32,13 +32,13 @@ std::vector<std::string> podman(const std::string& program, std::initializer_lis
   return argv;
 }
 
-std::string always_said() { return std::string("\"$p\" ") + kAlways[0] + " " + kAlways[1] + " "; }
+std::string podman_call() { return std::string("\"$p\" ") + kAlways[0] + " " + kAlways[1] + " "; }
 
 // Removes what a kill has left of the container (which may need two tries), then becomes `podman run`. `rank`: the variable by which ranks
 // of one task differ, who have a container each; "": there is one.
 std::string run_script(const std::string& rank) {
-  const std::string remove = always_said() + "rm --force --ignore --time=0 \"$n\" >/dev/null";
-  return "p=$1 n=$2" + (rank.empty() ? "" : "-$" + rank) + "; shift 2; " + remove + " 2>&1 || " + remove + "; exec " + always_said() +
+  const std::string remove = podman_call() + "rm --force --ignore --time=0 \"$n\" >/dev/null";
+  return "p=$1 n=$2" + (rank.empty() ? "" : "-$" + rank) + "; shift 2; " + remove + " 2>&1 || " + remove + "; exec " + podman_call() +
          "run --name=\"$n\" \"$@\"";
 }
 
@@ -47,8 +47,8 @@ std::string run_script(const std::string& rank) {
 // containers were killed, podman takes the containers for running, and works only after `system migrate`, which ends containers and so is
 // not asked for while one of them can be joined. Root has no such process.
 std::string look_script() {
-  return "p=$1; if [ \"$(id -u)\" != 0 ]; then " + always_said() + "unshare true 2>/dev/null || " + always_said() +
-         "system migrate >/dev/null 2>&1; " + always_said() + "unshare true || exit 125; fi; exec " + always_said() + "image exists \"$2\"";
+  return "p=$1; if [ \"$(id -u)\" != 0 ]; then " + podman_call() + "unshare true 2>/dev/null || " + podman_call() +
+         "system migrate >/dev/null 2>&1; " + podman_call() + "unshare true || exit 125; fi; exec " + podman_call() + "image exists \"$2\"";
 }
 
 Result<Started> run_podman(const InImage& task) {

@@ -40,14 +40,14 @@ constexpr const char* kApp = R"({
   "components": {}
 })";
 
-JobFile read(const std::string& text) {
+JobFile read_slider_file(const std::string& text) {
   ParseOptions options;
   options.file_name = "resources.json";
   return read_job_file(text, options, {});
 }
 
 TEST(Slider, AnApplicationIsAJob) {
-  const JobFile file = read(std::string(kResources) + "\n---\n" + kApp);
+  const JobFile file = read_slider_file(std::string(kResources) + "\n---\n" + kApp);
   ASSERT_EQ(file.errors.size(), 0u) << file.errors[0].text();
   ASSERT_EQ(file.jobs.size(), 1u);
   const JobSpec& spec = file.jobs[0].spec;
@@ -74,20 +74,20 @@ TEST(Slider, AnApplicationIsAJob) {
        {"components.tensorboard: trains nothing", "yarn.log.include.patterns: has no effect", "application.def: is not unpacked",
         "docker.image: tasks run on the host", "ps.port: has no effect", "all workers get what the larger"})
     EXPECT_THAT(file.jobs[0].warnings, Contains(HasSubstr(said)));
-  const JobFile again = read(to_job_file(file));
+  const JobFile again = read_slider_file(to_job_file(file));
   ASSERT_EQ(again.errors.size(), 0u) << again.errors[0].text();
   EXPECT_EQ(wire::encode(again.jobs[0].spec), wire::encode(spec)) << "what convert prints means the same";
 }
 
 TEST(Slider, NoLimitIsNone) {
   const std::string text = R"({"components": {"worker": {"yarn.component.instances": "1", "yarn.container.failure.threshold": "0"}}})";
-  EXPECT_EQ(read(text + "\n---\n" + kApp).jobs[0].spec.policy.failure_threshold.count, 0u);
+  EXPECT_EQ(read_slider_file(text + "\n---\n" + kApp).jobs[0].spec.policy.failure_threshold.count, 0u);
 }
 
 TEST(Slider, MistakesAreNamedWithTheirPlace) {
   const auto errors = [](const std::string& text) {
     std::vector<std::string> out;
-    for (const FileError& error : read(text).errors) out.push_back(error.text());
+    for (const FileError& error : read_slider_file(text).errors) out.push_back(error.text());
     return out;
   };
   EXPECT_THAT(errors(kResources), ElementsAre(HasSubstr("give its appConfig.json, too: --app-config FILE")));
