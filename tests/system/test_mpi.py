@@ -28,6 +28,9 @@ while world.bcast(len(sys.argv) > 1 and os.path.exists(sys.argv[1])):
 # All agents of the test are on one machine, with one /dev/shm and the loopback device.
 ONE_MACHINE = {"OMPI_MCA_btl": "^vader", "OMPI_MCA_osc": "^sm", "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"}
 
+# Whether or not the machine's own name leads anywhere.
+HYDRA = ["mpirun.mpich", "-localhost", "127.0.0.1", "-n", "3"]
+
 
 class Mpi(test_hosts.Hosts):
     """Helpers: jobs of mpirun, and the processes that belong to them."""
@@ -67,7 +70,7 @@ class MpiTest(Mpi):
         self.assertEqual({e["object"] for e in launched}, {"sum/worker-%d" % n for n in range(3)})
         until(lambda: not self.processes("orted", "mpirun.openmpi", "mpirun"), "nothing of it to be left")
         # The same by Hydra, which stays connected through dtrain-rsh; its ranks say where they are without a library.
-        agents[1].do("submit", self.mpi("hydra", ["mpirun.mpich", "-n", "3", "sh", "-c", "echo rank $PMI_RANK in $DTRAIN_TASK"],
+        agents[1].do("submit", self.mpi("hydra", HYDRA + ["sh", "-c", "echo rank $PMI_RANK in $DTRAIN_TASK"],
                                         options={"implementation": "MPICH"}, env={}))
         log = self.ends(agents[1], "hydra")
         self.assertEqual(sorted(re.findall(r"rank \d in \S+", log)), ["rank %d in worker-%d" % (n, n) for n in range(3)], log)
@@ -88,7 +91,7 @@ class MpiTest(Mpi):
 
     def test_hydra_and_all_it_started_ends_with_it(self):
         agents = self.three()
-        agents[0].do("submit", self.mpi("held", ["mpirun.mpich", "-n", "3", "sh", "-c", "echo up in $DTRAIN_TASK; exec sleep 1000000"],
+        agents[0].do("submit", self.mpi("held", HYDRA + ["sh", "-c", "echo up in $DTRAIN_TASK; exec sleep 1000000"],
                                         options={"implementation": "MPICH"}, env={}))
         up = lambda generation: len(re.findall(r"up in worker-\d", agents[0].do("logs", "held", "--attempt", "all"))) == 3 * generation
         until(lambda: up(1), "three ranks")
