@@ -27,10 +27,17 @@ GANG = textwrap.dedent("""
         while True:
             try: others = [socket.create_connection(address)]; break
             except ConnectionRefusedError: time.sleep(0.01)
+    def lost():
+        print("rank %d lost a peer" % rank, file=sys.stderr, flush=True)
+        time.sleep(2)   # as a collective that fails is slower to end its rank than the kernel is to end the one that died
+        sys.exit(1)
     def wait(link):
-        if not link.recv(1):
-            print("rank %d lost a peer" % rank, file=sys.stderr, flush=True)
-            sys.exit(1)
+        try: heard = link.recv(1)
+        except ConnectionError: heard = b""
+        if not heard: lost()
+    def tell(link):
+        try: link.send(b"s")
+        except ConnectionError: lost()
     for step in range(steps):
         act = acts.get((rank, step, generation), "").split()
         if act[:1] == ["exit"]: print("rank %d gives up" % rank, file=sys.stderr, flush=True); os._exit(int(act[1]))
@@ -38,10 +45,10 @@ GANG = textwrap.dedent("""
         if act[:1] == ["hang"]:
             while True: time.sleep(1000)
         if rank:
-            others[0].send(b"s"); wait(others[0])
+            tell(others[0]); wait(others[0])
         else:
             for link in others: wait(link)
-            for link in others: link.send(b"s")
+            for link in others: tell(link)
         if step == 0: out("first step, generation %d" % generation)
     out("done")
     """)
