@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "common/base/limits.h"
 #include "common/job/framework.h"
@@ -30,24 +31,26 @@ const YamlNode* map_in(const YamlNode& tree, std::string_view key) {
   return found != nullptr && found->kind == Kind::mapping ? found : nullptr;
 }
 
-// Slider's window for failures of a component.
-void read_threshold(KubeFields& from, Policy& policy) {
+// The most generous of all that the file says. A job has one for all its tasks: so it fails no component that Slider would have spared.
+struct Threshold {
+  std::optional<std::uint32_t> count;  // 0: no limit
+  std::optional<Duration> window;
+};
+
+void read_threshold(KubeFields& from, Threshold& most) {
   constexpr std::string_view kCount = "yarn.container.failure.threshold", kWindow = "yarn.container.failure.window.";
   const auto span = [&](std::string_view unit) { return from.number(std::string(kWindow) + std::string(unit), 0, kMostDays); };
   const auto days = span("days"), hours = span("hours"), minutes = span("minutes");
   const Duration window = std::chrono::minutes(minutes.value_or(0)) + std::chrono::hours(hours.value_or(0) + 24 * days.value_or(0));
-  FailureThreshold& threshold = policy.failure_threshold;
-  if (window > Duration::zero()) threshold.within = std::max(threshold.within, window);
-  const auto count = from.number(kCount, 0, std::numeric_limits<std::uint32_t>::max());
-  if (!count) return;
-  // A job has one for all its tasks: the most generous one fails no component that Slider would have spared. 0: no limit.
-  const bool first = threshold.count == FailureThreshold{}.count;
-  if (*count == 0 || threshold.count == 0) threshold.count = 0;
-  else threshold.count = first ? static_cast<std::uint32_t>(*count) : std::max(threshold.count, static_cast<std::uint32_t>(*count));
+  if (window > Duration::zero()) most.window = std::min(most.window.value_or(window), window);
+  const auto given = from.number(kCount, 0, std::numeric_limits<std::uint32_t>::max());
+  if (!given) return;
+  const auto count = static_cast<std::uint32_t>(*given);
+  most.count = count == 0 || most.count == 0 ? 0 : std::max(most.count.value_or(count), count);
   from.notes().ignore(from.path(kCount), "is counted for each task of the job, not for all of a component together");
 }
 
-Component read_component(const std::string& name, KubeFields& from, const std::string& default_label, Policy& policy) {
+Component read_component(const std::string& name, KubeFields& from, const std::string& default_label, Threshold& most) {
   Component out;
   std::ranges::transform(name, std::back_inserter(out.role),
                          [](unsigned char c) { return c < 0x80 ? static_cast<char>(std::tolower(c)) : '?'; });
@@ -68,7 +71,7 @@ Component read_component(const std::string& name, KubeFields& from, const std::s
   if (const auto placed = from.number("yarn.component.placement.policy", 0, std::numeric_limits<std::int32_t>::max());
       placed && (*placed & kApart))
     out.spec.anti_affinity = "host";
-  read_threshold(from, policy);
+  read_threshold(from, most);
   return out;
 }
 
@@ -143,7 +146,8 @@ void read_slider(const YamlNode& resources, const YamlNode* app, KubeNotes& note
   root.skip({"schema", "metadata"});
   KubeFields global = root.map("global"), all = root.map("components");
   root.rest();
-  read_threshold(global, spec.policy);
+  Threshold most;
+  read_threshold(global, most);
   global.rest();
   KubeFields master = all.map(kAppMaster);
   const std::string label = master.text("yarn.label.expression").value_or("");  // the master itself is not needed here
@@ -155,9 +159,11 @@ void read_slider(const YamlNode& resources, const YamlNode* app, KubeNotes& note
       notes.ignore(from.path(), "trains nothing: start TensorBoard on a host, on the directory of checkpoints");
       continue;
     }
-    components.push_back(read_component(entry->key, from, label, spec.policy));
+    components.push_back(read_component(entry->key, from, label, most));
     from.rest();
   }
+  FailureThreshold& threshold = spec.policy.failure_threshold;
+  threshold = {most.count.value_or(threshold.count), most.window.value_or(threshold.within)};
   join_workers(components, notes, all.path());
   if (app == nullptr)
     return notes.refuse("missing", "components", "resources.json alone does not say what runs",

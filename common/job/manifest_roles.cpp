@@ -89,7 +89,8 @@ void read_retry_codes(MapReader& role, FileErrors& report, std::vector<ExitCodes
 }
 
 // By index or range of indices: what these tasks have of their own.
-void read_overrides(const YamlNode& node, const std::string& path, FileErrors& report, std::vector<RoleOverride>& out) {
+void read_overrides(const YamlNode& node, const std::string& path, std::uint32_t replicas, FileErrors& report,
+                    std::vector<RoleOverride>& out) {
   if (node.kind != Kind::mapping)
     return report.add("wrong-type", path,
                       "must be a map such as {0: {env: {A: b}}, 2-5: {command: [...]}}, not " + std::string(kind_name(node)));
@@ -100,6 +101,9 @@ void read_overrides(const YamlNode& node, const std::string& path, FileErrors& r
       report.add("wrong-type", at, indices.error().message, "the key is the index of a task, or a range of them");
       continue;
     }
+    // A job that is scaled down may keep those of tasks that it has no more.
+    if (indices->second >= replicas)
+      report.add("out-of-range", at, "names a task that the role does not have: its indices are 0 to " + std::to_string(replicas - 1));
     RoleOverride& differs = out.emplace_back(RoleOverride{indices->first, indices->second, {}, {}});
     MapReader map(entry.value, at, report);
     map.texts("command", differs.command);
@@ -142,7 +146,8 @@ void read_role(const YamlNode& node, const std::string& path, const std::string&
   map.duration("startTimeout", out.start_timeout);
   map.duration("runTimeout", out.run_timeout);
   read_retry_codes(map, report, out.retry_codes);
-  if (const YamlNode* overrides = map.node("overrides")) read_overrides(*overrides, map.path("overrides"), report, out.overrides);
+  if (const YamlNode* overrides = map.node("overrides"))
+    read_overrides(*overrides, map.path("overrides"), out.replicas, report, out.overrides);
   if (const YamlNode* nproc = map.node("nprocPerNode")) read_nproc(map, *nproc, out.resources, report, out.nproc_per_node);
   if (const YamlNode* warm = map.node("warm")) read_warm(map, *warm, report, out.warm);
   map.done();

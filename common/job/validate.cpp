@@ -311,8 +311,6 @@ class Rules {
     std::map<std::uint32_t, std::uint32_t> taken;  // last index -> first
     for (const RoleOverride& differs : role.overrides) {
       const std::string at = join_path(path, format_range(differs.first, differs.last));
-      if (differs.last >= role.replicas)
-        add("out-of-range", at, "names a task that the role does not have: its indices are 0 to " + std::to_string(role.replicas - 1));
       const auto next = taken.lower_bound(differs.first);
       if (next != taken.end() && next->second <= differs.last)
         add("conflict", at, "names a task that " + format_range(next->second, next->first) + " names, too", "give each task one entry");

@@ -82,6 +82,11 @@ TEST(Slider, AnApplicationIsAJob) {
 TEST(Slider, NoLimitIsNone) {
   const std::string text = R"({"components": {"worker": {"yarn.component.instances": "1", "yarn.container.failure.threshold": "0"}}})";
   EXPECT_EQ(read_slider_file(text + "\n---\n" + kApp).jobs[0].spec.policy.failure_threshold.count, 0u);
+  const std::string few = R"({"global": {"yarn.container.failure.threshold": "5", "yarn.container.failure.window.hours": "1"},
+                              "components": {"worker": {"yarn.component.instances": "1", "yarn.container.failure.threshold": "3"}}})";
+  const FailureThreshold most = read_slider_file(few + "\n---\n" + kApp).jobs[0].spec.policy.failure_threshold;
+  EXPECT_EQ(most.count, 5u);
+  EXPECT_EQ(most.within, 1h);
 }
 
 TEST(Slider, MistakesAreNamedWithTheirPlace) {
