@@ -2,11 +2,13 @@
 // gives the same ledger, byte for byte.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -382,11 +384,25 @@ struct RaiseVersion {
 // The version that a command with this body needs. ErrorCode::damaged if this program cannot decode the body, because
 // it is malformed or of an unknown version. Such a command must not be proposed, because nobody could apply it.
 Result<std::uint32_t> version_needed(CommandType type, std::string_view body);
+// The version that a job needs; `spec`: as SubmitJob holds it. Errors as above.
+Result<std::uint32_t> version_of_spec(std::string_view spec);
+
+// The same as version_needed(), without another look at the encoded body of a command that this program has made.
+template <class T>
+Result<std::uint32_t> version_of(CommandType type, const T& body) {
+  std::uint32_t version = std::max(wire::needed_version(body), since_version(type));
+  if constexpr (std::is_same_v<T, RaiseVersion>) version = std::max(version, body.to);
+  if constexpr (std::is_same_v<T, SubmitJob>) {
+    const auto spec = version_of_spec(body.spec);
+    if (!spec) return spec;
+    version = std::max(version, *spec);
+  }
+  return version;
+}
 
 template <class T>
 std::string make_command(CommandType type, std::uint64_t epoch, Now now, const T& body) {
-  std::string encoded = wire::encode(body);
-  const std::uint32_t needs = version_needed(type, encoded).value_or(kFirstVersion);
-  return wire::encode(Command{epoch, now.boot, now.wall, type, std::move(encoded), {}, needs});
+  const std::uint32_t needs = version_of(type, body).value_or(kFirstVersion);
+  return wire::encode(Command{epoch, now.boot, now.wall, type, wire::encode(body), {}, needs});
 }
 }  // namespace dtrain::cluster

@@ -32,6 +32,7 @@ void JobTransition::disturb() {
   for (auto& [id, t] : job_.tasks) {
     if (std::erase_if(t.failures, lately) == 0) continue;
     t.consecutive_failures = 0;
+    if (job_.doubted && job_.spec.policy.success_percent > 0) t.given_up = false;  // the whole job begins anew
     if (job_.first_fault && job_.first_fault->task == id && job_.first_fault->generation == job_.generation) job_.first_fault.reset();
   }
   const auto refunded = static_cast<std::uint32_t>(std::erase_if(job_.charges, lately));

@@ -234,11 +234,11 @@ void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
     task.given_up = true;
     return;
   }
-  const std::string reason = seen.reason.empty() ? cause : cause + ": " + seen.reason;
+  std::string reason = seen.reason.empty() ? cause : cause + ": " + seen.reason;
   if (job_.spec.policy.success_percent > 0 && counts_for_success(task.place.task)) {
     task.given_up = true;
     if (enough_succeeded(true)) return;
-    return finish(JobState::failed, reason + "; fewer than successPercent can succeed now", false);
+    reason += "; fewer than successPercent can succeed now";
   }
   if (seen.exit && job::may_restart(role, *seen.exit) && in_doubt(task, reason)) return;
   finish(JobState::failed, reason, false);

@@ -91,9 +91,11 @@ struct Context {
   // Returns the index at which the command will be applied, or 0 if it was refused.
   template <class T>
   std::uint64_t propose(cluster::CommandType type, const T& body) {
-    return propose_encoded(type, wire::encode(body), {});
+    return propose_encoded(type, wire::encode(body), cluster::version_of(type, body).value_or(cluster::kFirstVersion), {});
   }
-  std::uint64_t propose_encoded(cluster::CommandType type, std::string body, std::optional<cluster::RequestStamp> request);
+  // `needs`: the version of the ledger that the body needs.
+  std::uint64_t propose_encoded(cluster::CommandType type, std::string body, std::uint32_t needs,
+                                std::optional<cluster::RequestStamp> request);
 };
 
 }  // namespace dtrain::node

@@ -221,7 +221,8 @@ void Node::Impl::forwarded(wire::Forward forward) {
   }
   if (c.replicated->pending() >= limits::kPendingProposals) return;
   // The sender's program is newer than this one, or than that of another member with a copy.
-  if (const auto needs = cluster::version_needed(type, forward.body); !needs || *needs > c.ledger.state().version) {
+  const auto needs = cluster::version_needed(type, forward.body);
+  if (!needs || *needs > c.ledger.state().version) {
     c.log.write(LogLevel::warn, "ledger.request-refused",
                 {{"type", std::to_string(forward.type)},
                  {"cause", needs ? "it needs version " + std::to_string(*needs) + " of the ledger" : needs.error().message}});
@@ -229,7 +230,7 @@ void Node::Impl::forwarded(wire::Forward forward) {
   }
   std::optional<cluster::RequestStamp> request;
   if (of_user) request = cluster::RequestStamp{forward.id.high, forward.id.low, forward.minted};
-  c.propose_encoded(type, std::move(forward.body), request);
+  c.propose_encoded(type, std::move(forward.body), *needs, request);
 }
 
 // A new connection to the leader is refused: nobody needs to wait for its silence.

@@ -11,9 +11,9 @@ namespace dtrain::node {
 
 using cluster::CommandType;
 
-MemberId Proposals::add_encoded(CommandType type, std::string body) {
+MemberId Proposals::add_encoded(CommandType type, std::string body, std::uint32_t needs) {
   const MemberId id{c_.rng.next(), c_.rng.next() | 1};
-  commands_.push_back({id, c_.replicated->raft().commit(), type, std::move(body), c_.now.boot + kAnswerWithin});
+  commands_.push_back({id, c_.replicated->raft().commit(), type, std::move(body), needs, c_.now.boot + kAnswerWithin});
   return id;
 }
 
@@ -42,13 +42,8 @@ void Proposals::leadership_changed() {
   retry_ = kNever;
 }
 
-std::string Proposals::encoded(const Seen& report) const {
-  return wire::encode(
-      cluster::HostReport{c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence, c_.facts.name, report.back});
-}
-
-bool Proposals::propose(CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request) {
-  return c_.propose_encoded(type, body, std::move(request)) != 0;
+cluster::HostReport Proposals::told(const Seen& report) const {
+  return {c_.facts.id, report.tasks, c_.replicated->raft().life().number, report.sequence, c_.facts.name, report.back};
 }
 
 void Proposals::log_advanced() {
@@ -63,11 +58,11 @@ void Proposals::propose_all() {
   retry_ = kNever;
   for (; reports_said_ < reports_.size(); ++reports_said_) {
     reports_[reports_said_].said = true;
-    if (!propose(CommandType::report, encoded(reports_[reports_said_]), {})) break;
+    if (c_.propose(CommandType::report, told(reports_[reports_said_])) == 0) break;
   }
   for (; said_ < commands_.size(); ++said_) {
     const Wanted& w = commands_[said_];
-    if (!propose(w.type, w.body, cluster::RequestStamp{w.id.high, w.id.low, w.minted})) break;
+    if (c_.propose_encoded(w.type, w.body, w.needs, cluster::RequestStamp{w.id.high, w.id.low, w.minted}) == 0) break;
   }
   if (reports_said_ < reports_.size() || said_ < commands_.size()) retry_ = c_.now.boot + kForwardRetry;
 }
@@ -94,7 +89,7 @@ void Proposals::forward() {
   const wire::Endpoint to = member->identity->address;
   if (reports_said_ == 0 && !reports_.empty()) {
     reports_.front().said = true;
-    send(to, leader, {{}, 0, static_cast<std::uint16_t>(CommandType::report), encoded(reports_.front())});
+    send(to, leader, {{}, 0, static_cast<std::uint16_t>(CommandType::report), wire::encode(told(reports_.front()))});
     reports_said_ = 1;
   }
   for (; said_ < std::min(commands_.size(), kForwards); ++said_) {

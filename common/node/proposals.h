@@ -34,7 +34,7 @@ class Proposals final : public Part {
   // Returns the id that Ledger::apply will name.
   template <class T>
   MemberId add(cluster::CommandType type, const T& body) {
-    return add_encoded(type, wire::encode(body));
+    return add_encoded(type, wire::encode(body), cluster::version_of(type, body).value_or(cluster::kFirstVersion));
   }
   std::size_t commands() const { return commands_.size(); }
   // An empty `seen` makes a report all the same. At most report_room() observations.
@@ -59,6 +59,7 @@ class Proposals final : public Part {
     std::uint64_t minted = 0;
     cluster::CommandType type{};
     std::string body;
+    std::uint32_t needs = cluster::kFirstVersion;  // of the ledger
     Instant expires{};
   };
   struct Seen {
@@ -68,13 +69,12 @@ class Proposals final : public Part {
     std::uint64_t back = 0;
   };
 
-  MemberId add_encoded(cluster::CommandType type, std::string body);
-  bool propose(cluster::CommandType type, const std::string& body, std::optional<cluster::RequestStamp> request);
+  MemberId add_encoded(cluster::CommandType type, std::string body, std::uint32_t needs);
   bool extendable() const { return !reports_.empty() && !reports_.back().said; }
   void propose_all();
   void forward();
   void send(const wire::Endpoint& to, const MemberId& leader, wire::Forward forward);
-  std::string encoded(const Seen& report) const;
+  cluster::HostReport told(const Seen& report) const;
 
   Context& c_;
   std::deque<Wanted> commands_;

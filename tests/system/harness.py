@@ -5,10 +5,12 @@ end and kills every process that belongs to the directory: agents and shims by t
 their environment, daemonised children by what they inherited.
 """
 import contextlib
+import functools
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -129,6 +131,24 @@ def alive(pid):
 
 # ---- the programs
 
+PORTS_EACH = 500
+
+
+@functools.cache
+def task_ports():
+    """The range of ports for the tasks of this process's agents. No test that runs beside it has them: an address of its own is
+    not enough, since some programs listen at all addresses (torch's store)."""
+    for first in range(20000, 30000, PORTS_EACH):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind("\0dtrain-test-ports-%d" % first)
+            claim.detach()          # the process keeps it until it ends
+            return "%d-%d" % (first, first + PORTS_EACH - 1)
+        except OSError:
+            claim.close()
+    raise AssertionError("every range of ports is in use by another test")
+
+
 class Agent:
     """One dtraind with a data directory of its own. `prefix` goes in front of its command."""
 
@@ -145,7 +165,7 @@ class Agent:
         root = ["--set", "tasks.allowRoot=true"] if os.geteuid() == 0 else []
         return [*self.prefix, os.path.join(BIN, "dtraind"), "--name", self.name, "--cluster", "test", "--data-dir", self.data,
                 "--run-dir", self.run, "--listen", self.ip + ":7400", "--advertise", self.ip, "--launch", "direct", "--found",
-                *root, *self.options]
+                "--set", "network.taskPorts=" + task_ports(), *root, *self.options]
 
     def spawn(self):
         with open(self.log_path, "a") as log:
@@ -209,7 +229,7 @@ class Member(Agent):
         key = ["--key-file", self.key] if self.key else []
         return [os.path.join(BIN, "dtraind"), "--name", self.name, "--cluster", self.cluster, "--data-dir", self.data,
                 "--run-dir", self.run, "--listen", self.ip + ":7400", "--advertise", self.ip, "--launch", "direct",
-                "--set", "tasks.allowRoot=true", *key, *found, *self.options]
+                "--set", "tasks.allowRoot=true", "--set", "network.taskPorts=" + task_ports(), *key, *found, *self.options]
 
     def nodes(self):
         return {node["name"]: node for node in self.ask("nodes")}

@@ -12,7 +12,7 @@ import sys
 import agents_lab
 import harness
 import test_members
-from harness import BIN, until
+from harness import BIN, task_ports, until
 
 AT_MOST = 500                   # seconds for all tests
 FAKETIME = "/usr/lib/%s-linux-gnu/faketime/libfaketime.so.1" % os.uname().machine
@@ -146,9 +146,10 @@ class DoctorTest(test_members.Members):
 
     def test_ports_that_are_taken_or_overlap(self):
         a1, a2 = self.pair()
-        stranger = self.stranger(a2.ip, 20017)
+        taken = int(task_ports().split("-")[0]) + 17
+        stranger = self.stranger(a2.ip, taken)
         found = self.one(examine(a1)[1], "task-ports", "warn", "a1")
-        self.assertIn("20017 by python3 (pid ", found["finding"])
+        self.assertIn("%d by python3 (pid " % taken, found["finding"])
         self.assertIn("network.taskPorts", found["cure"])
         # A task's own is no stranger to its agent.
         listens = ("import socket, sys, time\nhost, port = sys.argv[1].split(':')\ns = socket.create_server((host, int(port)))\n"
@@ -158,7 +159,7 @@ class DoctorTest(test_members.Members):
         until(lambda: "up" in a1.do("logs", "listens", "worker-0"), "a task that listens")
         task = a1.ask("tasks", "listens")[0]
         words = self.one(examine(self.members[task["node"]])[1], "task-ports", "warn", task["node"])["finding"]
-        self.assertIn("20017 by ", words)
+        self.assertIn("%d by " % taken, words)
         self.assertNotIn(task["address"].split(":")[1], words)
         stranger.kill()
         a1.do("cancel", "listens")
@@ -168,10 +169,10 @@ class DoctorTest(test_members.Members):
         self.addCleanup(lambda: (write(RANGE, before), write(RESERVED, "\n")))
         write(RANGE, "15000 60999\n")
         found = self.one(examine(a1)[1], "task-ports", "warn", "a1")
-        self.assertIn("20000-29999 overlap 15000-60999", found["finding"])
+        self.assertIn(task_ports() + " overlap 15000-60999", found["finding"])
         # The cure cures.
         setting = found["cure"].split("sysctl -w ")[1]
-        self.assertEqual(setting, "net.ipv4.ip_local_reserved_ports=20000-29999")
+        self.assertEqual(setting, "net.ipv4.ip_local_reserved_ports=" + task_ports())
         write(RESERVED, setting.split("=")[1] + "\n")
         self.assertEqual(of(examine(a1)[1], "task-ports", "warn", "a1"), [])
 

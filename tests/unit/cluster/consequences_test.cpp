@@ -178,6 +178,27 @@ TEST_F(Consequences, WhatFailedForGoodLatelyWaitsForTheCoordinatorsWord) {
   EXPECT_EQ(job(id).halt, Halt::recovery);
 }
 
+// With policy.successPercent, too: the worker that was one too many may have left because a host was being lost.
+TEST_F(Consequences, AWorkerTooManyIsInDoubtToo) {
+  apply(CommandType::raise_version, RaiseVersion{3});
+  job::JobSpec s = spec();
+  s.framework = job::Framework::generic;
+  s.roles.erase("chief");
+  s.policy.success_percent = 100;
+  const JobId id = submit(s);
+  begin_on_two(id);
+  TaskObservation o = died(id, kWorker, TaskState::failed, 0, 1);
+  o.reason = "failed 3 times within the failure threshold's window";
+  report({o});
+  ASSERT_TRUE(job(id).doubted) << job(id).reason;
+  EXPECT_THAT(job(id).doubt, ::testing::HasSubstr("fewer than successPercent"));
+  pass(4s);
+  apply(CommandType::host_lost, HostLost{"n2", "n2", true, 0});
+  EXPECT_FALSE(job(id).doubted);
+  EXPECT_EQ(job(id).halt, Halt::recovery);
+  EXPECT_FALSE(job(id).tasks.at(kWorker).given_up);
+}
+
 TEST_F(Consequences, ABudgetThatIsUsedUpIsInDoubtToo) {
   for (const TaskId& first : {kChief, kWorker}) {  // one that needs a recovery, one whose restart is granted
     job::JobSpec s = spec();
