@@ -116,6 +116,11 @@ void warn(const JobSpec& spec, std::vector<std::string>& warnings) {
     warnings.push_back("spec.roles." + entry.first + ": TensorFlow's strategies know " + one_of(usual) +
                        (near.empty() ? "" : "; did you mean " + near + "?"));
   }
+  const auto evaluator = spec.roles.find(std::string(kEvaluator));
+  if (evaluator != spec.roles.end() && evaluator->second.replicas > 1 && spec.policy.evaluator_in_cluster != EvaluatorInCluster::never)
+    warnings.push_back(
+        "spec.roles.evaluator: TensorFlow's strategies take one evaluator in a cluster, and fail in a task that sees more; "
+        "policy.evaluatorInCluster: never shows none");
 }
 
 }  // namespace
