@@ -36,6 +36,14 @@ class ExampleManifests(SystemTest):
         """(loss, accuracy)"""
         return tuple(float(value) for value in re.search(r"loss=(\S+) accuracy=(\S+)", output).groups())
 
+    def test_a_package_that_is_none(self):
+        for arguments in (["plan", "--package", self.path("nowhere"), os.path.join(EXAMPLES, "digits/tfjob.yaml")],
+                          ["run", "--package", XGBOOST, "--", "true"]):
+            done = self.agent.ctl(*arguments)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--package", done.stderr)
+        self.assertEqual(self.agent.ask("jobs"), [])
+
     def test_all_train(self):
         models, master = self.path("models"), "spec.xgbReplicaSpecs.Master.template.spec."
         boost = self.submit_manifest("xgboost/xgboostjob.yaml", "--set", master + "containers.0.args.3=--models=" + models,
