@@ -1,6 +1,7 @@
 // What a pod does before a container's command, as a part of the task: its init containers in their order, and variables that are read
 // from files. A shell does both, with all words as its arguments, and then becomes the command.
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <utility>
 
@@ -14,7 +15,9 @@ namespace {
 // r DIRECTORY PREFIX: each file whose name may be one of a variable, unless there is such a variable already.
 constexpr const char* kReadFiles =
     "r() { for f in \"$1\"/*; do n=$2${f##*/}; case $n in [0-9]*|*[!A-Za-z0-9_]*) continue;; esac; test -f \"$f\" || continue; "
-    "eval \"test -n \\\"\\${$n+x}\\\"\" && continue; v=$(cat -- \"$f\") || exit; export \"$n=$v\"; done; }; ";
+    "eval \"test -n \\\"\\${$n+x}\\\"\" && continue; v=$(cat -- \"$f\") || exit; export \"$n=$v\"; done; }; "
+    // k FILE NAME OPTIONAL: the one file.
+    "k() { test -e \"$1\" || test -z \"$3\" || return 0; v=$(cat -- \"$1\") || exit; export \"$2=$v\"; }; ";
 
 class ShellLine {
  public:
@@ -22,7 +25,7 @@ class ShellLine {
   void read(const std::vector<KubeFiles>& files) {
     for (auto from = files.rbegin(); from != files.rend(); ++from) {
       reads_ = true;
-      script_ += "r " + add(from->directory) + " " + add(from->prefix) + "; ";
+      script_ += (from->one ? "k " : "r ") + add(from->path) + " " + add(from->name) + (from->may_be_missing ? " yes; " : " ''; ");
     }
   }
   void run(const KubeStep& step) {
@@ -95,11 +98,32 @@ void read_env_from(KubeFields& fields, KubeRole& out, KubeJob& job) {
       reference.rest();
       const auto directory = mapped_directory(word, name, optional, reference.path(), job);
       if (!directory) continue;
-      if (!optional) add_once(job.spec.require_paths, *directory);
+      add_once(job.spec.require_paths, *directory);
       out.files.push_back({*directory, prefix});
     }
     source.rest();
   }
+}
+
+void read_key(KubeFields source, const std::string& word, const KubeText& variable, KubeRole& out, KubeJob& job) {
+  const std::string name = source.text("name").value_or(""), key = source.text("key").value_or("");
+  const bool optional = source.flag("optional").value_or(false);
+  source.rest();
+  const auto plain = [](std::string_view text, std::string_view more) {
+    return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
+      return (c < 0x80 && std::isalnum(c) != 0) || more.find(static_cast<char>(c)) != std::string_view::npos;
+    });
+  };
+  if (!plain(key, "-._"))
+    return job.notes.refuse("out-of-range", source.path("key"), "must be letters, digits, `-`, `.` and `_`, not " + in_quotes(key),
+                            "give the name of a file");
+  if (!plain(variable.name, "_") || std::isdigit(static_cast<unsigned char>(variable.name.front())) != 0)
+    return job.notes.refuse("out-of-range", source.path(), "a shell reads the value, and knows no variable " + in_quotes(variable.name),
+                            "use a name of letters, digits and `_`");
+  const auto directory = mapped_directory(word, name, optional, source.path(), job);
+  if (!directory) return;
+  add_once(job.spec.require_paths, *directory);
+  out.files.push_back({*directory + "/" + key, variable.name, true, optional});
 }
 
 }  // namespace dtrain::job

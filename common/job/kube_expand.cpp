@@ -133,10 +133,15 @@ Pieces value_of(const KubeText& variable, const Expander& expander) {
   return variable.template_text.empty() ? expander.expand(variable.text, false) : pieces_of(variable.template_text);
 }
 
+std::vector<KubeFiles> escaped(std::vector<KubeFiles> files) {
+  for (KubeFiles& of : files) of.path = escape_templates(of.path), of.name = escape_templates(of.name);
+  return files;
+}
+
 // What the files hold is read when the task starts.
 void name_unknown(const KubeRole& of, const Expander& expander, KubeJob& job) {
   if (!of.files.empty() && expander.met_unknown())
-    job.notes.ignore(of.container + ".envFrom", "its variables are not known where $(NAME) is expanded; a shell in the command finds them");
+    job.notes.ignore(of.container, "variables from files are not known where $(NAME) is expanded; a shell in the command finds them");
 }
 
 // An init container sees its own variables alone where $(NAME) is expanded.
@@ -151,7 +156,7 @@ KubeStep step_of(const KubeRole& first, const RoleSpec& role, KubeJob& job) {
   }
   for (const KubeText& word : first.words) out.words.push_back(text_of(word, expander.expand(word.text, false), job));
   out.work_dir = escape_templates(first.work_dir);
-  for (const KubeFiles& files : first.files) out.files.push_back({escape_templates(files.directory), escape_templates(files.prefix)});
+  out.files = escaped(first.files);
   if (!first.image.empty() && first.image != role.image)
     job.notes.ignore(first.container + ".image",
                      "runs before the command of its task, where that runs, which must have what " + in_quotes(first.image) + " holds");
@@ -177,9 +182,7 @@ void expand_roles(KubeJob& job) {
     name_unknown(pending, expander, job);
     std::vector<KubeStep> steps;
     for (const KubeRole& first : pending.before) steps.push_back(step_of(first, role, job));
-    std::vector<KubeFiles> files;
-    for (const KubeFiles& of : pending.files) files.push_back({escape_templates(of.directory), escape_templates(of.prefix)});
-    role.command = with_steps(steps, files, std::move(role.command));
+    role.command = with_steps(steps, escaped(pending.files), std::move(role.command));
   }
 }
 

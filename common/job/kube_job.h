@@ -49,9 +49,12 @@ struct KubeText {
   std::string path, name, text, template_text = {};
 };
 
-// Variables that are the files of a directory of the hosts (envFrom).
+// Variables that are files of the hosts: those of a directory (envFrom), or one file (secretKeyRef, configMapKeyRef).
 struct KubeFiles {
-  std::string directory, prefix;
+  std::string path;
+  std::string name;  // of the variable of one file; of a directory what stands before the names of its files
+  bool one = false;  // a file
+  bool may_be_missing = false;
 };
 
 // What remains of a role's container until all roles are known, since arguments may name variables of the framework.
@@ -95,6 +98,8 @@ void read_command(KubeFields& fields, const std::string& role, KubeJob& job);
 void read_words(KubeFields& fields, KubeRole& out, bool idle, KubeJob& job);
 void read_variables(KubeFields& fields, KubeRole& out, KubeJob& job);
 void read_env_from(KubeFields& fields, KubeRole& out, KubeJob& job);
+// `source`: a secretKeyRef or configMapKeyRef; `word`: what it names.
+void read_key(KubeFields source, const std::string& word, const KubeText& variable, KubeRole& out, KubeJob& job);
 void read_init_containers(KubeFields& pod, const std::string& role, KubeJob& job);
 // The command, after the steps, with the variables of the files.
 std::vector<std::string> with_steps(const std::vector<KubeStep>& before, const std::vector<KubeFiles>& files,

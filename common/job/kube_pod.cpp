@@ -44,17 +44,10 @@ void read_value_from(KubeFields from, const KubeText& variable, KubeRole& role, 
     role.variables.push_back(std::move(out));
     return field.rest();
   }
-  for (const std::string_view key : {"secretKeyRef", "configMapKeyRef"}) {
-    if (from.take(key) == nullptr) continue;
-    KubeFields source = from.map(key);
-    const std::string name = source.text("name").value_or("");
-    source.skip({"key"});
-    if (source.flag("optional").value_or(false))
-      return job.notes.ignore(source.path(), "is not read from " + in_quotes(name) + ": the variable is not set, which `optional` allows");
-    return job.notes.refuse("unsupported", source.path(), "the value lies in " + in_quotes(name) + ", which only Kubernetes can read",
-                            "write it as value, or mount a directory of the hosts and let the command read the file");
-  }
-  job.notes.refuse("unsupported", from.path(), "this version takes values from fieldRef only", "write it as value");
+  for (const auto& [key, word] : {std::pair("secretKeyRef", "secret"), std::pair("configMapKeyRef", "configMap")})
+    if (from.take(key) != nullptr) return read_key(from.map(key), word, variable, role, job);
+  job.notes.refuse("unsupported", from.path(), "this version takes values from fieldRef, secretKeyRef and configMapKeyRef only",
+                   "write it as value");
 }
 
 std::optional<std::uint64_t> amount(KubeFields& fields, std::string_view key, Result<std::uint64_t> (*parse)(std::string_view)) {

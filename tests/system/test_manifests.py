@@ -16,7 +16,7 @@ PADDLE = LOOK % 'e["PADDLE_MASTER"].startswith(e["ME"] + ":") and "PADDLE_TRAINE
 MX = LOOK % 'json.loads(e["MX_CONFIG"])["task"]["type"] == e["DMLC_ROLE"]'
 MPI = LOOK % 'e["OMPI_COMM_WORLD_SIZE"] == "4" and e["DTRAIN_TASK"] == "worker-%d" % (int(e["OMPI_COMM_WORLD_RANK"]) // 2)'
 DEEP = LOOK % 'e["OMPI_COMM_WORLD_SIZE"] == "4" and e["DTRAIN_TASK"] == ("launcher-0", "worker-0")[int(e["OMPI_COMM_WORLD_RANK"]) // 2]'
-SOWN = LOOK % 'e["SOWN"] == "wheat" and e["RATE"] == "0.1" and open("seed").read() == "first\\nsecond\\n"'
+SOWN = LOOK % 'e["SOWN"] == "wheat" and e["RATE"] == e["KEY"] == "0.1" and open("seed").read() == "first\\nsecond\\n"'
 # As horovodrun asks which hosts there are, and starts its ranks there.
 HOROVODRUN = """#!/bin/sh
 test "$1" = --host-discovery-script || exit
@@ -66,6 +66,7 @@ class Manifests(harness.SystemTest):
         self.write("store/RATE", "0.1\n")
         before = [{"name": word, "command": ["sh", "-c", "echo %s >> seed" % word]} for word in ("first", "second")]
         sown = {"env": [{"name": "SOWN", "value": "wheat"}], "envFrom": [{"configMapRef": {"name": "store"}}]}
+        sown["env"].append({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "store", "key": "RATE"}}})
         me = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
         return [
             manifest("TFJob", "reed", "tfReplicaSpecs", {

@@ -134,11 +134,39 @@ TEST_F(KubeBefore, AVariableThatTheTaskHasStays) {
                                 settings);
   write("knobs/PATH", "/nowhere");
   EXPECT_EQ(run(job).first, "by file " + std::string(std::getenv("PATH")) + " $(GIVEN)\n");
-  EXPECT_THAT(job.warnings, ElementsAre(HasSubstr("containers[0].envFrom: its variables are not known where $(NAME) is expanded")));
+  EXPECT_THAT(job.warnings, ElementsAre(HasSubstr("containers[0]: variables from files are not known where $(NAME) is expanded")));
   const ParsedJob optional =
       one_job(pod_with("          containers: [{name: t, command: [a], envFrom: [{secretRef: {name: s, optional: true}}]}]\n"));
   EXPECT_THAT(optional.spec.roles.at("worker").command, ElementsAre("a"));
   EXPECT_THAT(optional.warnings, ElementsAre(HasSubstr("secret s maps to no directory: it is left out")));
+}
+
+TEST_F(KubeBefore, AVariableIsReadFromOneFile) {
+  write("keys/token.txt", "s3 cr\"et\n");
+  write("keys/TOKEN", "of envFrom");
+  wire::ManifestSettings settings;
+  settings.volumes = {{"keys", (top_ / "keys").string()}};
+  const auto job = [&](const std::string& key) {
+    return pod_with(R"(
+          containers:
+          - name: tensorflow
+            command: [sh, -c, 'echo "$TOKEN ${NONE-none}"']
+            envFrom: [{secretRef: {name: keys}}]
+            env:
+            - {name: TOKEN, valueFrom: {secretKeyRef: {name: keys, key: )" +
+                    key + R"(}}}
+            - {name: NONE, valueFrom: {configMapKeyRef: {name: keys, key: no, optional: true}}}
+)");
+  };
+  EXPECT_EQ(run(one_job(job("token.txt"), settings)), (std::pair<std::string, int>("s3 cr\"et none\n", 0)));
+  const auto [text, code] = run(one_job(job("missing"), settings));
+  EXPECT_THAT(text, HasSubstr("missing"));
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(errors_of(job("../x"), settings), ElementsAre(HasSubstr("secretKeyRef.key: must be letters, digits, ")));
+  EXPECT_THAT(errors_of(pod_with("          containers: [{name: t, command: [a], env: [{name: a.b, valueFrom: {secretKeyRef: {name: keys, "
+                                 "key: k}}}]}]\n"),
+                        settings),
+              ElementsAre(HasSubstr("env[0].valueFrom.secretKeyRef: a shell reads the value, and knows no variable `a.b`")));
 }
 
 TEST(KubePod, ItsDeadlineIsThatOfEachAttempt) {
