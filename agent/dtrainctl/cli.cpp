@@ -117,6 +117,9 @@ class CommandLine {
     each_one(sub->add_option("--set", sets_, "PATH=V: replaces a value of the file"));
     each_one(sub->add_option("--param", params_, "K=V: fills ${param:K}"));
   }
+  void add_package(CLI::App* sub) {
+    sub->add_option("--package", file_.package, "this directory is the package of each of its jobs, such as one from a manifest");
+  }
   FileOptions file() const {
     FileOptions options = file_;
     for (const std::string& text : sets_) options.sets.push_back(split_pair(text, "--set"));
@@ -127,6 +130,7 @@ class CommandLine {
   void add_job_verbs() {
     CLI::App* run = verb("run", "submit, then follow with progress and logs: run FILE, or run [options] -- CMD...");
     add_file(run, false);
+    add_package(run);
     run->add_option("--ps", run_.ps, "parameter servers");
     CLI::Option* workers = run->add_option("--worker", run_.workers, "workers (default 1)");
     run->add_flag("--chief", run_.chief, "one chief beside the workers");
@@ -146,10 +150,13 @@ class CommandLine {
       options.command = command_;
       if (options.file.file.empty() == options.command.empty())
         throw CLI::ValidationError("run", "give either a job file, or a command behind --");
+      if (!options.file.package.empty() && !options.command.empty())
+        throw CLI::ValidationError("run", "--package belongs to a job file: a command starts in the current directory");
       action_ = [options](Session& s) { return cmd_run(s, options); };
     });
     CLI::App* submit = verb("submit", "hand in a job; prints its name once it is durable")->alias("apply");
     add_file(submit, true);
+    add_package(submit);
     submit->add_flag("--dry-run", submit_.dry_run, "plan only");
     submit->add_flag("--replace", submit_.replace, "a finished job of that name gives way");
     submit->callback([this] {
@@ -159,6 +166,7 @@ class CommandLine {
     });
     CLI::App* plan = verb("plan", "where each task would run and the environment it would get; starts nothing");
     add_file(plan, true);
+    add_package(plan);
     plan->callback([this] { action_ = [options = file()](Session& s) { return cmd_plan(s, options); }; });
     CLI::App* convert = verb("convert", "the dtrain/v1 job that a manifest means");
     add_file(convert, true);

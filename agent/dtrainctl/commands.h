@@ -19,6 +19,7 @@ struct FileOptions {
   std::vector<std::pair<std::string, std::string>> sets;  // --set PATH=V
   std::map<std::string, std::string> params;              // --param K=V
   std::string app_config;                                 // of an application of Slider; "": none
+  std::string package;                                    // the package of each of its jobs; "": that of the file
 };
 
 struct SubmitOptions {

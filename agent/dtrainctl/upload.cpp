@@ -147,7 +147,9 @@ Outcome<std::vector<LoadedJob>> load_jobs(Session& session, const FileOptions& o
   std::vector<LoadedJob> jobs;
   for (job::ParsedJob& parsed : file->jobs) {
     session.warn(parsed.warnings);
-    auto job = with_package_dir(std::move(parsed), options.file, parent.empty() ? "." : parent);
+    const bool given = !options.package.empty();
+    if (given) parsed.package_path = options.package;
+    auto job = with_package_dir(std::move(parsed), given ? "--package" : options.file, given || parent.empty() ? "." : parent);
     if (!job) return failed(job.error());
     jobs.push_back(std::move(*job));
   }

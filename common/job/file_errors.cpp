@@ -56,6 +56,11 @@ void FileErrors::add_at(std::uint32_t line, std::string code, std::string path, 
 }
 
 void FileErrors::push(FileError error) {
+  // A part of a file that stands for several roles is read for each of them.
+  const auto same = [&](const FileError& known) {
+    return known.file == error.file && known.line == error.line && known.path == error.path && known.message == error.message;
+  };
+  if (std::ranges::any_of(errors_, same)) return;
   if (full()) left_out_ = true;
   else errors_.push_back(std::move(error));
 }

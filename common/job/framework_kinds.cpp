@@ -95,6 +95,7 @@ void read_elastic(KubeFields elastic, KubeJob& job) {
     role.env["PET_NNODES"] = std::to_string(least.value_or(role.replicas)) + ":" + std::to_string(most.value_or(role.replicas));
   if (const auto ranks = elastic.text("nProcPerNode")) set_ranks(*ranks, elastic.path("nProcPerNode"), job);
   read_rendezvous(elastic, role.env);
+  role.env.try_emplace("PET_RDZV_ENDPOINT", "{host:worker:0}");  // also of a job that cannot shrink, which may be told of more workers
   elastic.rest();
 }
 

@@ -23,12 +23,18 @@ constexpr std::array kMpiRoles{
 };
 
 // The hostfile is written beside what the launcher starts with, anew for each start; no file that is there is written through. mpirun
-// finds dtrain-rsh in PATH: only its host knows where that is.
+// finds dtrain-rsh in PATH: only its host knows where that is. Where the command names a file that mpi-operator mounts, it gets the path of
+// the one that is written here: the hostfile, and the script by which elastic Horovod asks for hosts. horovodrun calls ssh by that name.
 constexpr const char* kWriteHostfile =
     "PATH=$PATH${DTRAIN_RSH:+:${DTRAIN_RSH%/*}}; f=\"$PWD/$DTRAIN_HOSTFILE\"; "
     "for v in OMPI_MCA_orte_default_hostfile I_MPI_HYDRA_HOST_FILE HYDRA_HOST_FILE; do eval \"test -z \\\"\\${$v+x}\\\" || $v=\\$f\"; "
     "done; "
-    "rm -f -- \"$f\" && (set -C; printf '%s' \"$DTRAIN_HOSTS\" >\"$f\") && exec \"$@\"";
+    "rm -rf -- \"$f\" \"$f.sh\" \"$f.bin\" && (set -C; printf '%s' \"$DTRAIN_HOSTS\" >\"$f\"; "
+    "{ echo '#!/bin/sh'; sed -n 's/ slots=/:/; s/^/echo /p' \"$f\"; } >\"$f.sh\") && chmod 700 \"$f.sh\" || exit; "
+    "put() { while case $a in *\"$1\"*) ;; *) false ;; esac do a=${a%%\"$1\"*}$2${a#*\"$1\"}; done; }; "
+    "for a; do shift; put /etc/mpi/hostfile \"$f\"; put /etc/mpi/discover_hosts.sh \"$f.sh\"; set -- \"$@\" \"$a\"; done; "
+    "case ${1##*/} in horovodrun) mkdir \"$f.bin\" && ln -s -- \"$DTRAIN_RSH\" \"$f.bin/ssh\" && PATH=$f.bin:$PATH || exit ;; esac; "
+    "exec \"$@\"";
 
 bool has_ranks(const JobSpec& spec, const TaskId& task) {
   return task.role == kMpiWorker || (task.role == kLauncher && option_of(spec, kLauncherWorks) == "true");

@@ -1,6 +1,7 @@
 // TensorFlow: which of its tasks must not run twice, and TF_CONFIG in the form that TFConfigClusterResolver and
 // Estimator's RunConfig read. Rules: docs/frameworks.md.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "common/job/framework_roles.h"
@@ -90,14 +91,42 @@ std::string cluster_object(const Cluster& cluster) {
 // A worker of a sparse cluster is given no other worker's address.
 bool worker_scales_alone(const JobSpec& spec, const std::string& role) { return spec.policy.enable_dynamic_worker && role == "worker"; }
 
+// What scripts written for TonY may read beside TF_CONFIG: TFRuntime.java and ApplicationMaster.java of its core. It counts the tasks for
+// which it waits: all but servers.
+constexpr std::string_view kVariablesOf = "variablesOf", kTony = "TonY";
+constexpr std::array<std::string_view, 1> kOtherVariables{kTony};
+constexpr std::array kTfOptions{OptionRule{kVariablesOf, kOtherVariables}};
+
+void add_tony(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env) {
+  std::map<std::string, std::vector<std::string>> addresses;
+  std::uint32_t counted = 0;
+  for (const auto& [id, address] : cluster.tasks) {
+    addresses[id.role].push_back(address.text());
+    counted += role_rules(spec.framework, id.role).serves ? 0 : 1;
+  }
+  std::string all;
+  for (const auto& [role, list] : addresses) all += (all.empty() ? "{" : ",") + json_text(role) + ":" + address_list(list);
+  env["CLUSTER_SPEC"] = all + "}";
+  env["DISTRIBUTED_MODE"] = "GANG";
+  env["JOB_NAME"] = task.role;
+  env["TASK_INDEX"] = std::to_string(task.index);
+  env["TASK_NUM"] = std::to_string(counted);
+  env["SESSION_ID"] = std::to_string(cluster.generation > 0 ? cluster.generation - 1 : 0);
+  if (deciding_task(spec) == task) env["IS_CHIEF"] = "true";
+}
+
 void add_tf_config(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env) {
   if (auto config = tf_config(spec, cluster, task)) env["TF_CONFIG"] = std::move(*config);
+  if (option_of(spec, kVariablesOf) == kTony && cluster.tasks.contains(task)) add_tony(spec, cluster, task, env);
 }
 
 void check(const JobSpec& spec, std::vector<FileError>& errors) {
   check_usual_roles(spec, errors);
   if (has_role(spec, "master") && has_role(spec, "evaluator"))
     errors.push_back({"conflict", "", 0, "spec.roles.evaluator", "TensorFlow takes no evaluator beside a master", "name the master chief"});
+  if (spec.policy.enable_dynamic_worker && !option_of(spec, kVariablesOf).empty())
+    errors.push_back({"conflict", "", 0, "spec.options." + std::string(kVariablesOf),
+                      "names every task, so that workers cannot come and go with policy.enableDynamicWorker", "leave out one of them"});
   if (!spec.policy.enable_dynamic_worker && total_replicas(spec) <= limits::kTasksPerJob &&
       total_replicas(spec) * kShortestAddress > limits::kArgumentBytes)
     errors.push_back({"limit", "", 0, "spec.roles",
@@ -116,6 +145,11 @@ void warn(const JobSpec& spec, std::vector<std::string>& warnings) {
     warnings.push_back("spec.roles." + entry.first + ": TensorFlow's strategies know " + one_of(usual) +
                        (near.empty() ? "" : "; did you mean " + near + "?"));
   }
+  const auto evaluator = spec.roles.find(std::string(kEvaluator));
+  if (evaluator != spec.roles.end() && evaluator->second.replicas > 1 && spec.policy.evaluator_in_cluster != EvaluatorInCluster::never)
+    warnings.push_back(
+        "spec.roles.evaluator: TensorFlow's strategies take one evaluator in a cluster, and fail in a task that sees more; "
+        "policy.evaluatorInCluster: never shows none");
 }
 
 }  // namespace
@@ -129,6 +163,7 @@ std::optional<std::string> tf_config(const JobSpec& spec, const ClusterView& clu
 }
 
 const FrameworkRules kTensorflow{.roles = kRoles,
+                                 .options = kTfOptions,
                                  .collective = Collective::without_servers,
                                  .scales_alone = worker_scales_alone,
                                  .environment = add_tf_config,

@@ -1,7 +1,8 @@
 // TrainJob of Kubeflow's trainer: what runs is in its runtime, of which this file knows those that the trainer brings along. Sources:
-// manifests/base/runtimes and pkg/runtime/framework/plugins/{torch,jax} of its releases 2.0 and 2.1.
+// manifests/base/runtimes and pkg/runtime/framework/plugins/{torch,jax,mpi} of its releases 2.0 and 2.1.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "common/base/limits.h"
 #include "common/job/framework.h"
@@ -16,18 +17,26 @@ constexpr const char* kNode = "node";
 constexpr std::uint32_t kRetriesOfJob = 6;  // of the Job that a JobSet makes
 constexpr std::uint64_t kMilliOfCpu = 1000;
 
+// The first target is the role that runs the trainer's command; those after it wait for processes of its mpirun.
+struct Target {
+  std::string_view job, role;  // as podTemplateOverrides call it; of the job
+};
+constexpr std::array kNodes{Target{kNode, kNode}};
+constexpr std::array kLauncherAndNodes{Target{"launcher", "launcher"}, Target{kNode, "worker"}};
+
 struct Runtime {
   std::string_view name;
   Framework framework;
-  std::string_view not_yet = {};
+  std::span<const Target> targets = kNodes;
+  std::uint32_t nodes = 1;      // unless the job says otherwise
+  bool launcher_works = false;  // it is one of the nodes
 };
-constexpr std::string_view kNoMpirun = "this version reads no runtime of mpirun";
 constexpr std::array kRuntimes{
     Runtime{"torch-distributed", Framework::pytorch},
     Runtime{"jax-distributed", Framework::jax},
-    Runtime{"deepspeed-distributed", Framework::mpi, kNoMpirun},
-    Runtime{"mpi-distributed", Framework::mpi, kNoMpirun},
-    Runtime{"mlx-distributed", Framework::mpi, kNoMpirun},
+    Runtime{"deepspeed-distributed", Framework::mpi, kLauncherAndNodes, 1, true},
+    Runtime{"mlx-distributed", Framework::mpi, kLauncherAndNodes, 1, true},
+    Runtime{"mpi-distributed", Framework::mpi, kLauncherAndNodes, 2},
 };
 
 const Runtime* read_runtime(KubeFields reference, KubeNotes& notes) {
@@ -35,23 +44,17 @@ const Runtime* read_runtime(KubeFields reference, KubeNotes& notes) {
   const std::string name = reference.text("name").value_or("");
   reference.rest();
   std::vector<std::string> known;
-  for (const Runtime& runtime : kRuntimes)
-    if (runtime.not_yet.empty()) known.emplace_back(runtime.name);
+  for (const Runtime& runtime : kRuntimes) known.emplace_back(runtime.name);
   const auto found = std::ranges::find(kRuntimes, name, &Runtime::name);
-  if (found == kRuntimes.end())
-    notes.refuse("unsupported", reference.path("name"),
-                 "unknown runtime " + in_quotes(name) + ": this version knows " + one_of(known, "and"),
-                 "write the job as a dtrain/v1 job, whose command is that of the runtime");
-  else if (!found->not_yet.empty())
-    notes.refuse("unsupported", reference.path("name"), std::string(found->not_yet) + ": " + name,
-                 "write the job as an MPIJob; the runtimes that it knows are " + one_of(known, "and"));
-  else return &*found;
+  if (found != kRuntimes.end()) return &*found;
+  notes.refuse("unsupported", reference.path("name"), "unknown runtime " + in_quotes(name) + ": this version knows " + one_of(known, "and"),
+               "write the job as a dtrain/v1 job, whose command is that of the runtime");
   return nullptr;
 }
 
-// auto is the task's GPUs, without any its CPUs, rounded up; without both it is left to torchrun.
-void read_processes(KubeFields& trainer, RoleSpec& role, KubeNotes& notes) {
-  const std::string text = trainer.text("numProcPerNode").value_or("auto");
+// auto is the task's GPUs, without any its CPUs, rounded up; without both it is left to the command.
+void read_processes(KubeFields& trainer, const char* unless_said, RoleSpec& role, KubeNotes& notes) {
+  const std::string text = trainer.text("numProcPerNode").value_or(unless_said);
   const auto cpus = static_cast<std::uint32_t>((role.resources.cpu_millis + kMilliOfCpu - 1) / kMilliOfCpu);
   std::uint32_t count = 0;
   if (text == "auto") count = role.resources.gpus > 0 ? role.resources.gpus : cpus;
@@ -67,58 +70,87 @@ void read_processes(KubeFields& trainer, RoleSpec& role, KubeNotes& notes) {
   role.nproc_per_node = count;
 }
 
-bool targets_node(KubeFields& part) {
-  const auto targets = part.list("targetJobs");
-  return targets.empty() || std::ranges::any_of(targets, [](const YamlNode* target) {
-           const YamlNode* name = target->find("name");
-           return name != nullptr && name->text == kNode;
-         });
-}
-
-void read_override(KubeFields part, KubeJob& job) {
-  if (!targets_node(part)) return job.notes.ignore(part.path(), "this version runs the tasks of target node alone");
-  part.skip({"metadata"});
-  KubeFields pod = part.map("spec");
-  part.rest();
-  read_pod_fields(pod, kNode, job);
+void read_override_of_role(KubeFields pod, const std::string& role, KubeJob& job) {
+  read_pod_fields(pod, role, job);
   const auto containers = pod.list("containers");
+  bool mounted = false;
   for (std::size_t i = 0; i < containers.size(); ++i) {
     KubeFields container(containers[i], item_path(pod.path("containers"), i), job.notes);
     if (container.text("name").value_or("") != kNode) {
       job.notes.ignore(container.path(), "is not started: each task runs the command of the trainer alone");
       continue;
     }
-    read_variables(container, kNode, job);
-    read_mounts(container, pod, job);
+    read_variables(container, job.roles[role], job);
+    read_mounts(&container, pod, job);
+    mounted = true;
     container.rest();
   }
+  if (!mounted) read_mounts(nullptr, pod, job);
   pod.skip({"volumes"});
   pod.rest();
+}
+
+void read_override(KubeFields part, const Runtime& runtime, KubeJob& job) {
+  const auto named = part.list("targetJobs");
+  const auto is_named = [&](const Target& target) {
+    return named.empty() || std::ranges::any_of(named, [&](const YamlNode* node) {
+             const YamlNode* name = node->find("name");
+             return name != nullptr && name->text == target.job;
+           });
+  };
+  if (std::ranges::none_of(runtime.targets, is_named))
+    return job.notes.ignore(part.path(), "the runtime has no such target: only " + std::string(runtime.targets.front().job) +
+                                             (runtime.targets.size() > 1 ? " and " + std::string(runtime.targets.back().job) : ""));
+  for (const Target& target : runtime.targets)
+    if (is_named(target)) read_override_of_role(part.map("spec"), std::string(target.role), job);
+  part.skip({"metadata", "spec"});
+  part.rest();
+}
+
+// The nodes of a job of mpirun wait for processes of its launcher, which may be a node itself. They are like it in all but that.
+void add_nodes(const Runtime& runtime, std::uint32_t nodes, KubeJob& job) {
+  const std::string main(runtime.targets.front().role), other(runtime.targets.back().role);
+  RoleSpec& launcher = job.spec.roles[main];
+  RoleSpec& node = job.spec.roles[other] = launcher;
+  KubeRole& of_node = job.roles[other] = job.roles[main];
+  of_node.words.clear();
+  for (const std::string& word : waiting_command()) of_node.words.push_back({"", "", word});
+  node.replicas = node.min_replicas = runtime.launcher_works ? std::max(nodes - 1, 1u) : nodes;
+  node.nproc_per_node = std::max(launcher.nproc_per_node, 1u);
+  launcher.replicas = launcher.min_replicas = 1;
+  launcher.nproc_per_node = 0;
+  if (runtime.launcher_works) job.spec.options["launcherAsWorker"] = "true";
+  else launcher.resources = {};
 }
 
 }  // namespace
 
 void read_train_job(KubeFields& spec, KubeJob& job) {
-  const Runtime* runtime = read_runtime(spec.map("runtimeRef"), job.notes);
-  RoleSpec& role = job.spec.roles[kNode];
-  job.roles[kNode].path = spec.path("trainer");
+  const Runtime* known = read_runtime(spec.map("runtimeRef"), job.notes);
+  const Runtime& runtime = known != nullptr ? *known : kRuntimes.front();
+  const std::string main(runtime.targets.front().role);
+  RoleSpec& role = job.spec.roles[main];
+  job.roles[main].path = spec.path("trainer");
   role.restart_policy = RestartPolicy::on_failure;
   job.spec.policy.clean_pod_policy = CleanPodPolicy::running;
   job.spec.policy.backoff_limit = kRetriesOfJob;
-  if (runtime != nullptr) job.spec.framework = runtime->framework;
+  if (known != nullptr) job.spec.framework = runtime.framework;
   KubeFields trainer = spec.map("trainer");
-  role.replicas = static_cast<std::uint32_t>(trainer.number("numNodes", 1, limits::kTasksPerJob).value_or(1));
-  role.min_replicas = role.replicas;
-  if (runtime != nullptr) {
-    read_command(trainer, kNode, job);
+  const auto nodes = static_cast<std::uint32_t>(trainer.number("numNodes", 1, limits::kTasksPerJob).value_or(runtime.nodes));
+  role.replicas = role.min_replicas = nodes;
+  if (known != nullptr) {
+    read_command(trainer, main, job);
   } else {  // it may have what is missing here
     trainer.skip({"command", "args", "env", "image", "workingDir"});
-    job.roles[kNode].words = {{"", "", "unknown"}};
+    job.roles[main].words = {{"", "", "unknown"}};
   }
   read_kube_resources(trainer.map("resourcesPerNode"), role, job.notes);
   if (job.spec.framework == Framework::pytorch) {
     job.spec.options["rankStarter"] = "command";
-    read_processes(trainer, role, job.notes);
+    read_processes(trainer, "auto", role, job.notes);
+  } else if (runtime.targets.size() > 1) {
+    read_processes(trainer, "gpu", role, job.notes);
+    add_nodes(runtime, nodes, job);
   }
   trainer.rest();
   if (spec.take("initializer") != nullptr)
@@ -126,7 +158,8 @@ void read_train_job(KubeFields& spec, KubeJob& job) {
                      "fetch data and model by a job of its own, or by the task's command");
   for (const std::string_view key : {"podTemplateOverrides", "podSpecOverrides"}) {
     const auto parts = spec.list(key);
-    for (std::size_t i = 0; i < parts.size(); ++i) read_override(KubeFields(parts[i], item_path(spec.path(key), i), job.notes), job);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      read_override(KubeFields(parts[i], item_path(spec.path(key), i), job.notes), runtime, job);
   }
   spec.skip({"labels", "annotations"});
 }

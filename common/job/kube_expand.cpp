@@ -28,6 +28,7 @@ class Expander {
   explicit Expander(std::set<std::string> of_framework) : of_framework_(std::move(of_framework)) {}
 
   void define(const std::string& name, Pieces value) { values_[name] = std::move(value); }
+  bool met_unknown() const { return unknown_; }  // some $(NAME) stands as it was written
 
   Pieces expand(std::string_view text, bool framework) const {
     Pieces out;
@@ -75,12 +76,14 @@ class Expander {
     } else if (own == values_.end() && framework && of_framework_.contains(name)) {
       out.push_back({true, "{env:" + name + "}"});
     } else {
+      unknown_ = true;
       literal(out, "$(" + name + ")");
     }
   }
 
   std::set<std::string> of_framework_;
   std::map<std::string, Pieces> values_;
+  mutable bool unknown_ = false;
 };
 
 // As a text with templates; nullopt where braces around a template would make it a literal.
@@ -117,29 +120,69 @@ Pieces pieces_of(std::string_view template_text) {
   return out;
 }
 
+std::string text_of(const KubeText& from, const Pieces& pieces, KubeJob& job) {
+  auto text = template_of(pieces);
+  if (!text)
+    job.notes.refuse("template", from.path,
+                     "a variable of the cluster's stands directly in braces, which is how a literal template is written",
+                     "put a blank between the braces and $(...)");
+  return text.value_or("");
+}
+
+Pieces value_of(const KubeText& variable, const Expander& expander) {
+  return variable.template_text.empty() ? expander.expand(variable.text, false) : pieces_of(variable.template_text);
+}
+
+std::vector<KubeFiles> escaped(std::vector<KubeFiles> files) {
+  for (KubeFiles& of : files) of.path = escape_templates(of.path), of.name = escape_templates(of.name);
+  return files;
+}
+
+// What the files hold is read when the task starts.
+void name_unknown(const KubeRole& of, const Expander& expander, KubeJob& job) {
+  if (!of.files.empty() && expander.met_unknown())
+    job.notes.ignore(of.container, "variables from files are not known where $(NAME) is expanded; a shell in the command finds them");
+}
+
+// An init container sees its own variables alone where $(NAME) is expanded.
+KubeStep step_of(const KubeRole& first, const RoleSpec& role, KubeJob& job) {
+  Expander expander({});
+  KubeStep out;
+  if (!first.variables.empty()) out.words.emplace_back("env");
+  for (const KubeText& variable : first.variables) {
+    const Pieces value = value_of(variable, expander);
+    out.words.push_back(escape_templates(variable.name) + "=" + text_of(variable, value, job));
+    expander.define(variable.name, value);
+  }
+  for (const KubeText& word : first.words) out.words.push_back(text_of(word, expander.expand(word.text, false), job));
+  out.work_dir = escape_templates(first.work_dir);
+  out.files = escaped(first.files);
+  if (!first.image.empty() && first.image != role.image)
+    job.notes.ignore(first.container + ".image",
+                     "runs before the command of its task, where that runs, which must have what " + in_quotes(first.image) + " holds");
+  name_unknown(first, expander, job);
+  return out;
+}
+
 }  // namespace
 
 void expand_roles(KubeJob& job) {
   for (auto& [name, pending] : job.roles) {
     RoleSpec& role = job.spec.roles.at(name);
     Expander expander(variables_of_framework(job.spec, name));
-    const auto text_of = [&](const KubeText& from, const Pieces& pieces) {
-      auto text = template_of(pieces);
-      if (!text)
-        job.notes.refuse("template", from.path,
-                         "a variable of the cluster's stands directly in braces, which is how a literal template is written",
-                         "put a blank between the braces and $(...)");
-      return text.value_or("");
-    };
     for (const KubeText& variable : pending.variables) {
-      const Pieces pieces = variable.template_text.empty() ? expander.expand(variable.text, false) : pieces_of(variable.template_text);
-      role.env[variable.name] = text_of(variable, pieces);
+      const Pieces pieces = value_of(variable, expander);
+      role.env[variable.name] = text_of(variable, pieces, job);
       expander.define(variable.name, pieces);
     }
     for (const auto& given : role.env)  // by the reader itself, where the manifest sets nothing else
       if (std::ranges::none_of(pending.variables, [&](const KubeText& v) { return v.name == given.first; }))
-        expander.define(given.first, {{false, given.second}});
-    for (const KubeText& word : pending.words) role.command.push_back(text_of(word, expander.expand(word.text, true)));
+        expander.define(given.first, pieces_of(given.second));
+    for (const KubeText& word : pending.words) role.command.push_back(text_of(word, expander.expand(word.text, true), job));
+    name_unknown(pending, expander, job);
+    std::vector<KubeStep> steps;
+    for (const KubeRole& first : pending.before) steps.push_back(step_of(first, role, job));
+    role.command = with_steps(steps, escaped(pending.files), std::move(role.command));
   }
 }
 

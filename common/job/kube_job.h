@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -48,12 +49,30 @@ struct KubeText {
   std::string path, name, text, template_text = {};
 };
 
+// Variables that are files of the hosts: those of a directory (envFrom), or one file (secretKeyRef, configMapKeyRef).
+struct KubeFiles {
+  std::string path;
+  std::string name;  // of the variable of one file; of a directory what stands before the names of its files
+  bool one = false;  // a file
+  bool may_be_missing = false;
+};
+
 // What remains of a role's container until all roles are known, since arguments may name variables of the framework.
 struct KubeRole {
   std::string path;       // of the role
   std::string container;  // path of the container
   std::vector<KubeText> words;
   std::vector<KubeText> variables;
+  std::vector<KubeFiles> files = {};
+  std::vector<KubeRole> before = {};      // the pod's init containers, of which these two are known
+  std::string work_dir = {}, image = {};  // "": those of the task
+};
+
+// An init container: its words, with $(NAME) expanded and its variables in front.
+struct KubeStep {
+  std::vector<KubeFiles> files;
+  std::string work_dir;
+  std::vector<std::string> words;
 };
 
 struct KubeJob {
@@ -75,10 +94,22 @@ void read_pod_template(const YamlNode* node, const std::string& path, const std:
 void read_pod_fields(KubeFields& pod, const std::string& role, KubeJob& job);
 // Command, args, env, workingDir and image of a container, or of a TrainJob's trainer.
 void read_command(KubeFields& fields, const std::string& role, KubeJob& job);
-void read_variables(KubeFields& fields, const std::string& role, KubeJob& job);
+// Its command and args. `idle`: there may be none.
+void read_words(KubeFields& fields, KubeRole& out, bool idle, KubeJob& job);
+void read_variables(KubeFields& fields, KubeRole& out, KubeJob& job);
+void read_env_from(KubeFields& fields, KubeRole& out, KubeJob& job);
+// `source`: a secretKeyRef or configMapKeyRef; `word`: what it names.
+void read_key(KubeFields source, const std::string& word, const KubeText& variable, KubeRole& out, KubeJob& job);
+void read_init_containers(KubeFields& pod, const std::string& role, KubeJob& job);
+// The command, after the steps, with the variables of the files.
+std::vector<std::string> with_steps(const std::vector<KubeStep>& before, const std::vector<KubeFiles>& files,
+                                    std::vector<std::string> command);
 void read_kube_resources(KubeFields resources, RoleSpec& role, KubeNotes& notes);
-// Which directories of the hosts the mounts of a container are, by the volumes of its pod.
-void read_mounts(KubeFields& container, KubeFields& pod, KubeJob& job);
+// Which directories of the hosts the mounts of a container (null: none) and of the init containers are, by the volumes of their pod.
+void read_mounts(KubeFields* container, KubeFields& pod, KubeJob& job);
+// The directory that dtraind.yaml names for a claim, secret or configMap; without one a mistake, or, if it is optional, a note.
+std::optional<std::string> mapped_directory(const std::string& what, const std::string& name, bool optional, const std::string& path,
+                                            KubeJob& job);
 
 // runPolicy, also with a capital R, and its fields where older versions have them, straight below spec.
 void read_run_policy(KubeFields& spec, KubeJob& job);

@@ -1,4 +1,4 @@
-// The pod templates of a manifest: of several containers one is the task; the others, and what runs before it, are named.
+// The pod templates of a manifest: of several containers one is the task, and the others are named.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -44,17 +44,10 @@ void read_value_from(KubeFields from, const KubeText& variable, KubeRole& role, 
     role.variables.push_back(std::move(out));
     return field.rest();
   }
-  for (const std::string_view key : {"secretKeyRef", "configMapKeyRef"}) {
-    if (from.take(key) == nullptr) continue;
-    KubeFields source = from.map(key);
-    const std::string name = source.text("name").value_or("");
-    source.skip({"key"});
-    if (source.flag("optional").value_or(false))
-      return job.notes.ignore(source.path(), "is not read from " + in_quotes(name) + ": the variable is not set, which `optional` allows");
-    return job.notes.refuse("unsupported", source.path(), "the value lies in " + in_quotes(name) + ", which only Kubernetes can read",
-                            "write it as value, or mount a directory of the hosts and let the command read the file");
-  }
-  job.notes.refuse("unsupported", from.path(), "this version takes values from fieldRef only", "write it as value");
+  for (const auto& [key, word] : {std::pair("secretKeyRef", "secret"), std::pair("configMapKeyRef", "configMap")})
+    if (from.take(key) != nullptr) return read_key(from.map(key), word, variable, role, job);
+  job.notes.refuse("unsupported", from.path(), "this version takes values from fieldRef, secretKeyRef and configMapKeyRef only",
+                   "write it as value");
 }
 
 std::optional<std::uint64_t> amount(KubeFields& fields, std::string_view key, Result<std::uint64_t> (*parse)(std::string_view)) {
@@ -145,8 +138,7 @@ void read_kube_resources(KubeFields resources, RoleSpec& role, KubeNotes& notes)
   name_other_resources(limits, requests, notes);
 }
 
-void read_variables(KubeFields& fields, const std::string& role, KubeJob& job) {
-  KubeRole& out = job.roles[role];
+void read_variables(KubeFields& fields, KubeRole& out, KubeJob& job) {
   const auto variables = fields.list("env");
   for (std::size_t i = 0; i < variables.size(); ++i) {
     KubeFields variable(variables[i], item_path(fields.path("env"), i), job.notes);
@@ -160,14 +152,10 @@ void read_variables(KubeFields& fields, const std::string& role, KubeJob& job) {
     else out.variables.push_back(std::move(text));
     variable.rest();
   }
-  const auto sources = fields.list("envFrom");
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    job.notes.refuse("unsupported", item_path(fields.path("envFrom"), i), "these variables lie in an object that only Kubernetes can read",
-                     "write them under env, each with its value");
+  read_env_from(fields, out, job);
 }
 
-void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
-  KubeRole& out = job.roles[role];
+void read_words(KubeFields& fields, KubeRole& out, bool idle, KubeJob& job) {
   for (const std::string_view key : {"command", "args"}) {
     const auto words = fields.list(key);
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -176,10 +164,15 @@ void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
         job.notes.refuse("wrong-type", at, "must be text", "write \"\" for empty text, and quotes around a number");
       out.words.push_back({at, "", words[i]->text});
     }
-    if (key != "command" || !words.empty() || job.idle.contains(role)) continue;
+    if (key != "command" || !words.empty() || idle) continue;
     job.notes.refuse("missing", fields.path(), "has no command, and the entry point of an image is not known on a host",
                      "write the program and its arguments as command");
   }
+}
+
+void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
+  KubeRole& out = job.roles[role];
+  read_words(fields, out, job.idle.contains(role), job);
   // Nothing has to be started there for the others: dtrain-rsh stands for the SSH server.
   if (job.idle.contains(role) && !out.words.empty() && out.words.front().text.ends_with("sshd")) out.words.clear();
   if (job.idle.contains(role) && out.words.empty())
@@ -193,7 +186,7 @@ void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
                                                  " holds");
   }
   fields.skip({"imagePullPolicy"});
-  read_variables(fields, role, job);
+  read_variables(fields, out, job);
 }
 
 void read_pod_fields(KubeFields& pod, const std::string& role, KubeJob& job) {
@@ -203,13 +196,11 @@ void read_pod_fields(KubeFields& pod, const std::string& role, KubeJob& job) {
   for (const YamlEntry* entry : selector.entries())
     if (const auto value = selector.text(entry->key)) out.node_selector[entry->key] = *value;
   if (const auto name = pod.text("priorityClassName")) read_priority_class(pod.path("priorityClassName"), *name, job);
-  constexpr std::int64_t kMostGrace = std::numeric_limits<std::int32_t>::max();
-  if (const auto grace = pod.number("terminationGracePeriodSeconds", 0, kMostGrace))
+  constexpr std::int64_t kMostSeconds = std::numeric_limits<std::int32_t>::max();
+  if (const auto grace = pod.number("terminationGracePeriodSeconds", 0, kMostSeconds))
     job.graces[role] = {std::chrono::seconds(*grace), pod.path("terminationGracePeriodSeconds")};
-  const auto before = pod.list("initContainers");
-  for (std::size_t i = 0; i < before.size(); ++i)
-    job.notes.refuse("unsupported", item_path(pod.path("initContainers"), i), "what runs before the task is not run by this version",
-                     "let the task's own command do it first, or do it on the hosts");
+  if (const auto seconds = pod.number("activeDeadlineSeconds", 1, kMostSeconds)) out.run_timeout = std::chrono::seconds(*seconds);
+  read_init_containers(pod, role, job);
 }
 
 void read_pod_template(const YamlNode* node, const std::string& path, const std::string& role, KubeJob& job) {
@@ -230,7 +221,7 @@ void read_pod_template(const YamlNode* node, const std::string& path, const std:
     fields.skip({"name", "ports"});
     read_command(fields, role, job);
     read_kube_resources(fields.map("resources"), job.spec.roles[role], job.notes);
-    read_mounts(fields, pod, job);
+    read_mounts(&fields, pod, job);
     fields.rest();
   }
   pod.skip({"volumes"});

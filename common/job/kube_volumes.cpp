@@ -29,17 +29,6 @@ bool is_plain(std::string_view path) {
   return std::ranges::all_of(path, [&](unsigned char c) { return std::isalnum(c) != 0 || kOthers.find(char(c)) != kOthers.npos; });
 }
 
-std::optional<HostDirectory> mapped(const std::string& what, const std::string& name, bool optional, const std::string& path,
-                                    KubeJob& job) {
-  const auto found = job.settings.volumes.find(name);
-  if (found != job.settings.volumes.end()) return HostDirectory{trimmed(found->second), false};
-  if (optional) job.notes.ignore(path, what + " " + name + " maps to no directory: the mount is left out, which `optional` allows");
-  else
-    job.notes.refuse("missing", path, what + " " + name + " maps to no directory: volumes in dtraind.yaml has no entry for it",
-                     "add there: volumes: {" + name + ": /the/directory/on/the/hosts}");
-  return std::nullopt;
-}
-
 std::optional<HostDirectory> read_host_path(KubeFields source, KubeNotes& notes) {
   const std::string path = source.text("path").value_or("");
   const std::string type = source.text("type").value_or("");
@@ -72,7 +61,8 @@ std::optional<HostDirectory> read_volume(KubeFields volume, KubeJob& job) {
     const bool optional = source.flag("optional").value_or(false);
     source.skip({"defaultMode"});  // the rights are those of the directory
     source.rest();
-    return mapped(kind.word, name, optional, volume.path(), job);
+    const auto directory = mapped_directory(kind.word, name, optional, volume.path(), job);
+    return directory ? std::optional(HostDirectory{*directory, false}) : std::nullopt;
   }
   if (volume.entries().size() <= 1) return HostDirectory{"", true};  // no source is an emptyDir
   job.notes.refuse("unsupported", volume.path(), "this version maps hostPath, emptyDir, claims, secrets and configMaps to directories",
@@ -105,11 +95,33 @@ void read_mount(KubeFields& mount, const HostDirectory& directory, KubeJob& job)
 
 }  // namespace
 
-void read_mounts(KubeFields& container, KubeFields& pod, KubeJob& job) {
+std::optional<std::string> mapped_directory(const std::string& what, const std::string& name, bool optional, const std::string& path,
+                                            KubeJob& job) {
+  const auto found = job.settings.volumes.find(name);
+  if (found != job.settings.volumes.end()) return trimmed(found->second);
+  if (optional) job.notes.ignore(path, what + " " + name + " maps to no directory: it is left out, which `optional` allows");
+  else
+    job.notes.refuse("missing", path, what + " " + name + " maps to no directory: volumes in dtraind.yaml has no entry for it",
+                     "add there: volumes: {" + name + ": /the/directory/on/the/hosts}");
+  return std::nullopt;
+}
+
+void read_mounts(KubeFields* container, KubeFields& pod, KubeJob& job) {
   const auto volumes = pod.list("volumes");
-  const auto mounts = container.list("volumeMounts");
+  std::vector<std::pair<const YamlNode*, std::string>> mounts;  // with their paths
+  const auto mounts_of = [&](KubeFields& fields) {
+    const auto list = fields.list("volumeMounts");
+    for (std::size_t i = 0; i < list.size(); ++i) mounts.emplace_back(list[i], item_path(fields.path("volumeMounts"), i));
+  };
+  if (container != nullptr) mounts_of(*container);
+  const auto before = pod.list("initContainers");
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i]->kind != YamlNode::Kind::mapping) continue;  // which read_init_containers() refuses
+    KubeFields fields(before[i], item_path(pod.path("initContainers"), i), job.notes);
+    mounts_of(fields);
+  }
   std::set<std::string> mounted, known;
-  for (const YamlNode* node : mounts)
+  for (const auto& [node, path] : mounts)
     if (const YamlNode* name = node->find("name")) mounted.insert(name->text);
   std::map<std::string, HostDirectory> directories;
   for (std::size_t i = 0; i < volumes.size(); ++i) {
@@ -122,8 +134,8 @@ void read_mounts(KubeFields& container, KubeFields& pod, KubeJob& job) {
     }
     if (auto directory = read_volume(volume, job)) directories.emplace(name, std::move(*directory));
   }
-  for (std::size_t i = 0; i < mounts.size(); ++i) {
-    KubeFields mount(mounts[i], item_path(container.path("volumeMounts"), i), job.notes);
+  for (const auto& [node, path] : mounts) {
+    KubeFields mount(node, path, job.notes);
     const std::string name = mount.text("name").value_or("");
     if (!known.contains(name))
       job.notes.refuse("missing", mount.path("name"), "the pod has no volume " + in_quotes(name),

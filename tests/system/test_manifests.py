@@ -15,6 +15,14 @@ JAX = LOOK % 'e["JAX_PROCESS_ID"] == e["SLURM_PROCID"] == e["PROCESS_ID"] and os
 PADDLE = LOOK % 'e["PADDLE_MASTER"].startswith(e["ME"] + ":") and "PADDLE_TRAINER_NUM" not in e'
 MX = LOOK % 'json.loads(e["MX_CONFIG"])["task"]["type"] == e["DMLC_ROLE"]'
 MPI = LOOK % 'e["OMPI_COMM_WORLD_SIZE"] == "4" and e["DTRAIN_TASK"] == "worker-%d" % (int(e["OMPI_COMM_WORLD_RANK"]) // 2)'
+DEEP = LOOK % 'e["OMPI_COMM_WORLD_SIZE"] == "4" and e["DTRAIN_TASK"] == ("launcher-0", "worker-0")[int(e["OMPI_COMM_WORLD_RANK"]) // 2]'
+SOWN = LOOK % 'e["SOWN"] == "wheat" and e["RATE"] == e["KEY"] == "0.1" and open("seed").read() == "first\\nsecond\\n"'
+# As horovodrun asks which hosts there are, and starts its ranks there.
+HOROVODRUN = """#!/bin/sh
+test "$1" = --host-discovery-script || exit
+hosts=$("$2") && echo "$hosts"
+test "$(for host in $hosts; do ssh -o StrictHostKeyChecking=no ${host%:*} 'echo $DTRAIN_TASK'; done | tr '\\n' ' ')" = 'worker-0 worker-1 '
+"""
 NODE = LOOK % 'e["PET_NNODES"] == "2" and e["PET_NPROC_PER_NODE"] == "2" and e["CHISEL"] == "fine"'
 
 
@@ -51,6 +59,14 @@ class Manifests(harness.SystemTest):
         launcher = {"name": "mpi", "image": "localhost/none:1", "command": ["mpirun.openmpi"], "args": [
             "-np", "4", "--allow-run-as-root", "-bind-to", "none", "-map-by", "slot", "-x", "PATH", "/usr/bin/python3", "-c", MPI]}
         crew = {"name": "mpi", "image": "localhost/none:1"}     # which waits
+        horovodrun = self.write("bin/horovodrun", HOROVODRUN)
+        os.chmod(horovodrun, 0o755)
+        deck = {"name": "mpi", "image": "localhost/none:1",
+                "command": [horovodrun, "--host-discovery-script", "/etc/mpi/discover_hosts.sh"]}
+        self.write("store/RATE", "0.1\n")
+        before = [{"name": word, "command": ["sh", "-c", "echo %s >> seed" % word]} for word in ("first", "second")]
+        sown = {"env": [{"name": "SOWN", "value": "wheat"}], "envFrom": [{"configMapRef": {"name": "store"}}]}
+        sown["env"].append({"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "store", "key": "RATE"}}})
         me = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
         return [
             manifest("TFJob", "reed", "tfReplicaSpecs", {
@@ -64,6 +80,12 @@ class Manifests(harness.SystemTest):
             manifest("MPIJob", "cedar", "mpiReplicaSpecs", {"Launcher": replica(1, launcher), "Worker": replica(2, crew)},
                      slotsPerWorker=2),
             manifest("MXJob", "bronze", "mxReplicaSpecs", lite, runPolicy={"cleanPodPolicy": "All"}),
+            manifest("MPIJob", "larch", "mpiReplicaSpecs", {"Launcher": replica(1, deck), "Worker": replica(2, crew)}),
+            manifest("JAXJob", "meadow", "jaxReplicaSpecs", {
+                "Worker": replica(1, container("jax", SOWN, **sown), initContainers=before, activeDeadlineSeconds=600)}),
+            {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "onyx"}, "spec": {
+                "runtimeRef": {"name": "deepspeed-distributed"},
+                "trainer": {"numNodes": 2, "numProcPerNode": 2, "command": ["mpirun.openmpi", "/usr/bin/python3", "-c", DEEP]}}},
             {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "marble"}, "spec": {
                 "runtimeRef": {"name": "torch-distributed"},
                 "trainer": {"numNodes": 2, "numProcPerNode": 2, "command": ["/usr/bin/python3", "-c", NODE],

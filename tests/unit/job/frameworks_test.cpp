@@ -241,10 +241,34 @@ TEST(Mpi, IsRefusedWithoutAWorker) {
   EXPECT_NE(lonely[0].find("an mpi job needs a worker"), std::string::npos) << lonely[0];
 }
 
+// TFRuntime.java and ApplicationMaster.java of TonY.
+TEST(Tony, ItsScriptsFindItsVariablesBesideTfConfig) {
+  const std::string roles = "    ps: {command: [a]}\n    chief: {command: [a]}\n    worker: {replicas: 2, command: [a]}\n";
+  const JobSpec spec = job_of("tensorflow", roles, "  options: {variablesOf: TonY}\n");
+  ClusterView view = view_of(spec);
+  view.generation = 3;
+  Variables env = variables_of(spec, view, {"worker", 1});
+  EXPECT_EQ(env.erase("TF_CONFIG"), 1u);
+  const Variables expected{
+      {"CLUSTER_SPEC", R"({"chief":["10.0.0.1:20000"],"ps":["10.0.0.1:20001"],"worker":["10.0.0.1:20002","10.0.0.1:20003"]})"},
+      {"DISTRIBUTED_MODE", "GANG"},
+      {"JOB_NAME", "worker"},
+      {"TASK_INDEX", "1"},
+      {"TASK_NUM", "3"},
+      {"SESSION_ID", "2"}};
+  EXPECT_EQ(env, expected);
+  EXPECT_EQ(variables_of(spec, view, {"chief", 0}).at("IS_CHIEF"), "true");
+  EXPECT_FALSE(variables_of(job_of("tensorflow", roles), {"chief", 0}).contains("CLUSTER_SPEC"));
+  const auto dynamic = error_lines(job_text(roles, "  options: {variablesOf: TonY}\n  policy: {enableDynamicWorker: true}\n"));
+  ASSERT_EQ(dynamic.size(), 1u);
+  EXPECT_NE(dynamic[0].find("spec.options.variablesOf: names every task"), std::string::npos) << dynamic[0];
+}
+
 TEST(FrameworkOptions, AreThoseOfTheFramework) {
   const auto other = error_lines(job_text(testing::kWorker + "\n", "  options: {serverLabel: a}\n"));
   ASSERT_EQ(other.size(), 1u);
-  EXPECT_NE(other[0].find("spec.options.serverLabel: a tensorflow job has no option `serverLabel`; leave it out"), std::string::npos)
+  EXPECT_NE(other[0].find("spec.options.serverLabel: a tensorflow job has no option `serverLabel`; its options are variablesOf"),
+            std::string::npos)
       << other[0];
   const auto word = error_lines(job_text(testing::kWorker + "\n", "  options: {rankStarter: me}\n", "pytorch"));
   ASSERT_EQ(word.size(), 1u);

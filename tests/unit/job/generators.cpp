@@ -147,6 +147,7 @@ rc::Gen<JobSpec> valid_spec() {
       spec.checkpoint = checkpoint;
     }
     spec.policy = any_policy();
+    if (spec.options.contains("variablesOf")) spec.policy.enable_dynamic_worker = false;  // the two exclude each other
     const auto tells_all = [&](const auto& role) {
       return role.second.replicas > 1 && !rules_of(spec.framework).scales_alone(spec, role.first);
     };

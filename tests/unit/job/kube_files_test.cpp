@@ -84,7 +84,7 @@ TEST(KubeExpansion, AValueSeesThoseAboveItAndNoneOfTheFrameworks) {
       {"ME", "reed-worker-1"},    {"NS", "default"}, {"ON", "gpu1"}};
   for (const auto& [name, value] : expected) EXPECT_EQ(worker.env.at(name), value) << name;
   EXPECT_FALSE(worker.env.contains("MAYBE"));
-  EXPECT_THAT(job.warnings, ElementsAre(HasSubstr("env[8].valueFrom.secretKeyRef: is not read from `s`")));
+  EXPECT_THAT(job.warnings, ElementsAre(HasSubstr("env[8].valueFrom.secretKeyRef: secret s maps to no directory: it is left out")));
 }
 
 TEST(KubeExpansion, BracesAroundWhatOnlyTheClusterKnowsAreRefused) {
@@ -130,7 +130,7 @@ TEST(KubeVolumes, WhatNobodyMapsIsRefusedWithTheLineOfTheConfiguration) {
   EXPECT_THAT(errors_of(with_volume("csi: {driver: x}", "mountPath: /k")),
               ElementsAre(HasSubstr("volumes[0]: this version maps hostPath")));
   EXPECT_THAT(one_job(with_volume("configMap: {name: knobs, optional: true}", "mountPath: /k")).warnings,
-              ElementsAre(HasSubstr("volumes[0]: configMap knobs maps to no directory: the mount is left out")));
+              ElementsAre(HasSubstr("volumes[0]: configMap knobs maps to no directory: it is left out")));
 }
 
 // ---------------------------------------------------------------- mistakes
@@ -174,9 +174,9 @@ spec:
           HasSubstr("f.yaml:16: spec.pytorchReplicaSpecs.Masters: a PyTorchJob has no role `Masters`; its roles are Master and Worker"),
           HasSubstr("f.yaml:18: spec.pytorchReplicaSpecs.Worker.replicas: must be a whole number"),
           HasSubstr("f.yaml:19: spec.pytorchReplicaSpecs.Worker.restartPolicy: must be OnFailure"),
-          HasSubstr("f.yaml:22: spec.pytorchReplicaSpecs.Worker.template.spec.initContainers[0]: what runs before the task"),
+          HasSubstr("f.yaml:22: spec.pytorchReplicaSpecs.Worker.template.spec.initContainers[0]: has no command"),
           AllOf(HasSubstr("f.yaml:24: "), HasSubstr("containers[0]: has no command, and the entry point of an image")),
-          HasSubstr("containers[0].env[0].valueFrom.secretKeyRef: the value lies in `s`"),
+          HasSubstr("containers[0].env[0].valueFrom.secretKeyRef: secret s maps to no directory"),
           HasSubstr("containers[0].volumeMounts[0].name: the pod has no volume `nowhere`")));
   EXPECT_THAT(file.warnings, ElementsAre(HasSubstr("f.yaml:6: document 2: kind `ConfigMap` of `v1` is no job")));
 }

@@ -304,7 +304,49 @@ TEST(KubeTrainJob, JaxSuspendedWithOverrides) {
 TEST(KubeTrainJob, UnknownRuntimesAreNamedWithThoseThatAreKnown) {
   EXPECT_THAT(errors_of(train_job("house-runtime", "  trainer: {numNodes: 4}\n")),
               ElementsAre(HasSubstr(
-                  "spec.runtimeRef.name: unknown runtime `house-runtime`: this version knows torch-distributed and jax-distributed")));
+                  "spec.runtimeRef.name: unknown runtime `house-runtime`: this version knows torch-distributed, jax-distributed, ")));
+}
+
+// The plugin mpi of the trainer: of so many nodes one is the launcher, if the runtime says so; there is always one more.
+TEST(KubeTrainJob, OfTheRuntimesOfMpirunTheLauncherRunsTheCommand) {
+  const std::string trainer = R"(
+  trainer:
+    numNodes: 3
+    numProcPerNode: 2
+    command: [mpirun, a]
+    env: [{name: CHISEL, value: fine}]
+    resourcesPerNode: {limits: {nvidia.com/gpu: 2}}
+  podTemplateOverrides:
+  - targetJobs: [{name: node}, {name: launcher}]
+    spec: {nodeSelector: {rim: north}, serviceAccountName: runner}
+  - targetJobs: [{name: launcher}]
+    spec: {containers: [{name: node, env: [{name: A, value: b}]}]}
+  - targetJobs: [{name: dataset-initializer}]
+)";
+  for (const char* runtime : {"deepspeed-distributed", "mlx-distributed"}) {
+    const ParsedJob job = one_job(train_job(runtime, trainer));
+    EXPECT_THAT(job.warnings, ElementsAre(HasSubstr("podTemplateOverrides[0].spec.serviceAccountName: has no effect"),
+                                          HasSubstr("podTemplateOverrides[2]: the runtime has no such target: only launcher and node")));
+    const Rendered launcher = rendered(job.spec, {"launcher", 0}), worker = rendered(job.spec, {"worker", 1});
+    EXPECT_EQ(launcher.env.at("DTRAIN_HOSTS"), "launcher-0.onyx slots=2\nworker-0.onyx slots=2\nworker-1.onyx slots=2\n");
+    EXPECT_EQ(launcher.argv.back(), "a");
+    EXPECT_EQ(launcher.env.at("CHISEL") + worker.env.at("CHISEL") + launcher.env.at("A"), "finefineb");
+    EXPECT_FALSE(worker.env.contains("A"));
+    EXPECT_THAT(worker.argv, ElementsAre("sleep", "infinity"));
+    for (const char* role : {"launcher", "worker"}) {
+      EXPECT_EQ(job.spec.roles.at(role).node_selector.at("rim"), "north");
+      EXPECT_EQ(job.spec.roles.at(role).resources.gpus, 2u);
+    }
+    EXPECT_EQ(deciding_task(job.spec)->text(), "launcher-0");
+    EXPECT_EQ(job.spec.policy.clean_pod_policy, CleanPodPolicy::running);
+  }
+  const ParsedJob apart =
+      one_job(train_job("mpi-distributed", "  trainer: {command: [mpirun, a], resourcesPerNode: {limits: {cpu: 1}}}\n"));
+  EXPECT_EQ(rendered(apart.spec, {"launcher", 0}).env.at("DTRAIN_HOSTS"), "worker-0.onyx slots=1\nworker-1.onyx slots=1\n");
+  EXPECT_EQ(apart.spec.roles.at("launcher").resources.cpu_millis, 0u) << "it has no ranks";
+  const ParsedJob least =
+      one_job(train_job("deepspeed-distributed", "  trainer: {command: [a], resourcesPerNode: {limits: {amd.com/gpu: 4}}}\n"));
+  EXPECT_EQ(rendered(least.spec, {"launcher", 0}).env.at("DTRAIN_HOSTS"), "launcher-0.onyx slots=4\nworker-0.onyx slots=4\n");
 }
 
 TEST(KubeFields, WhatHasNoEffectIsNamedOnce) {
