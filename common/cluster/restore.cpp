@@ -170,7 +170,7 @@ void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Ca
       const bool whole = std::ranges::any_of(all, [&](const Candidate& c) { return c.info.path == info.path && c.info.complete; });
       if (!info.is_share() || whole || transfer::format_of(info.format).lacks == nullptr) continue;
       const Generation generation = writer(job_, {info, {host}, 0, {}}, found);
-      if (bad_shares_.contains({host, info.digest})) lacking_.push_back({info, {host}, generation, {}});
+      if (bad_shares_.contains({host, info.digest + " " + info.path})) lacking_.push_back({info, {host}, generation, {}});
       else groups[{info.path, info.format, generation}].push_back({host, info});
     }
   for (auto& [key, shares] : groups) {
@@ -217,7 +217,7 @@ void RestoreChoice::share_verified(const Status& result) {
   const Share& s = c.shares[next_share_];
   if (result && ++next_share_ < c.shares.size()) return next_share();
   if (result) put_together_.insert(c.info.path);
-  else bad_shares_.insert({s.host, s.info.digest});
+  else bad_shares_.insert({s.host, s.info.digest + " " + s.info.path});
   scan_again();
 }
 

@@ -96,7 +96,7 @@ class RestoreChoice {
   std::vector<Candidate> stale_;    // candidates to quarantine once the choice is made
   std::vector<Candidate> lacking_;  // shares of what is not whole anywhere
   std::size_t next_share_ = 0;
-  std::set<std::pair<NodeId, std::string>> bad_shares_;  // host, digest
+  std::set<std::pair<NodeId, std::string>> bad_shares_;  // host, digest and path
   std::set<std::string> put_together_;                   // paths
   std::optional<Step> decision_;
   Step step_{Step::Kind::scan, {}, "", false, {}, -1, {}};

@@ -63,6 +63,7 @@ void CheckpointCopies::fetch(const NodeId& from, VerifyCheckpoint share) {
 void CheckpointCopies::settle(Copies::iterator it, const Status& result) {
   Copy& copy = it->second;
   if (!result) start_over(copy);
+  else if (copy.part != 0) relays_.close(copy.part);
   c_.later.push_back(CheckpointVerified{it->first.first, copy.answer, copy.info.path, result});
   copies_.erase(it);
 }

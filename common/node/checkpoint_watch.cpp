@@ -141,7 +141,12 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
   for (const CheckpointInfo& info : list) {
     if ((!info.complete && !info.is_share()) || !soft.known.insert(identity(info)).second) continue;
     if (info.is_share()) {
-      say({job.id, info, CheckpointState::shares, "", c_.facts.id, generation});
+      const auto known_of = [&](const cluster::CheckpointPlace& p) { return p.place == info.place && p.shares == info.shares; };
+      const bool told = std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
+        return r.info.path == info.path && r.state == CheckpointState::shares && std::ranges::any_of(r.places, known_of);
+      });
+      if (!told)
+        say({job.id, info, CheckpointState::shares, "", c_.facts.id, generation});  // otherwise a host that sees the same directory did
       continue;
     }
     soft.verified.erase(identity(info));

@@ -20,6 +20,7 @@ std::vector<std::string> names_here(FileAccess& files, const Format& format, std
       names.push_back(name);
       continue;
     }
+    if (name.find('.') != name.npos) continue;  // no directory of a rank
     for (const std::string& inner : files.names(name).value_or(std::vector<std::string>{}))
       if (std::string path = name + "/" + inner; format.is_file_of(path, base)) names.push_back(std::move(path));
   }

@@ -11,6 +11,7 @@ namespace {
 class LedgerShares : public LedgerWorld {
  protected:
   JobId running() {
+    EXPECT_TRUE(apply(CommandType::raise_version, RaiseVersion{kNewestVersion}).status);
     job::JobSpec spec = ps_job();
     spec.checkpoint = job::CheckpointSpec{};
     spec.checkpoint->dir = "/c";

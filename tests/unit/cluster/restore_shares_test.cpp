@@ -255,7 +255,7 @@ TEST(RestoreShares, NewestThatGoodSharesMakeWhole) {
     }
     ASSERT_LT(turns, 100) << "seed " << seed;
     ASSERT_EQ(c.step().kind, expected == 0 ? Kind::nothing : Kind::chosen) << "seed " << seed;
-    if (expected > 0) ASSERT_EQ(c.step().at.info.step, expected) << "seed " << seed;
+    ASSERT_EQ(expected > 0 ? c.step().at.info.step : 0, expected) << "seed " << seed;
   }
   EXPECT_GT(fetched, 1000);
   for (std::int64_t step = 0; step <= 3; ++step) EXPECT_GT(outcomes[step], 500) << step;

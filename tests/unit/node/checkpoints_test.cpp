@@ -139,8 +139,6 @@ TEST_F(CheckpointsTest, SharesOfSeveralHostsArePutTogetherOnOneAndCopiedToTheOth
   write(*other, share(8, "__1_0.distcp", false));
   EXPECT_EQ(shown().state, "together");
   EXPECT_EQ(shown().defect, ps->started.facts.name + " has __0_0.distcp, " + other->started.facts.name + " has __1_0.distcp");
-  garbles = {other};  // what comes is damaged once, and is asked for again
-  disks[houses[0] == ps || houses[0] == other ? houses[1] : houses[0]] = {share(9, "__1_0.distcp", false)};
   restart_ps();
   run_for(60s);
   ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
