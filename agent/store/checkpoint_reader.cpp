@@ -99,7 +99,8 @@ std::optional<Candidate> look_at_share(FormatId id, const UniqueFd& directory, c
                     .defect = all.lacks,
                     .bytes = all.bytes,
                     .digest = transfer::blake2b_hex(here->content.bytes),
-                    .place = place_of(here->content.facts)};
+                    .place = place_of(here->content.facts),
+                    .shares = {}};
   for (const auto& file : here->shares.files)
     if (const auto facts = facts_beneath(directory, file.name)) add_to_stamp(candidate, file.name, *facts);
   candidate.info.shares = std::move(here->shares);

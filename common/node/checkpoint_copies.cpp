@@ -334,7 +334,7 @@ void CheckpointCopies::drive() {
       if (copy.problem.empty()) copy.problem = "host " + host_name(c_, copy.source) + " sends nothing";
     }
     busy += copy.busy() ? 1 : 0;
-    if (copy.waiting.empty()) {
+    if (copy.waiting.empty() && copy.answer == 0) {
       start_over(copy);
       copies_.erase(at);
     } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {
