@@ -72,15 +72,16 @@ class Change {
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
     contents_ = contents_file(directory_, format_, base_);
-    auto content = read_contents(directory_, format_, base_);
-    if (!content) {
+    auto table = open_contents(directory_, info_, base_);
+    if (!table) {
       // Contents that cannot be read can still be moved away; they were never found readable.
-      if (content.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(content.error());
+      if (table.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(table.error());
       return std::string();
     }
-    if (!info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest)
+    contents_ = table->name;
+    if (!info_.digest.empty() && transfer::blake2b_hex(table->content.bytes) != info_.digest)
       return no(Error{ErrorCode::unavailable, "another one has its name now", "scan again"});
-    return std::move(content->bytes);
+    return std::move(table->content.bytes);
   }
 
   Result<std::string> rename_aside(const UniqueFd& directory, const std::string& name) const {

@@ -18,12 +18,12 @@
 namespace dtrain::store {
 namespace {
 
-// The table of contents first, because it names the others.
-Result<std::vector<std::string>> names_of(const UniqueFd& directory, const transfer::Format& format, const std::string& bytes,
-                                          const std::string& base) {
-  const auto contents = format.parse(bytes, base);
+// The table of contents first, because it names the others. A host's share of a checkpoint has none.
+Result<std::vector<std::string>> names_of(const Opened& table, const transfer::Format& format, const std::string& base) {
+  const auto contents = table.parse(format, base);
   if (!contents) return fail(contents.error());
-  std::vector<std::string> names{contents_file(directory, format, base)};
+  std::vector<std::string> names;
+  if (!table.share) names.push_back(table.name);
   for (const auto& file : (*contents)->files) names.push_back(file.name);
   return names;
 }
@@ -51,12 +51,12 @@ Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& 
   auto directory = open_directory(place.directory);
   if (!directory) return could_not(directory.error().code, directory.error().message);
   source.directory_ = std::move(*directory);
-  const auto content = read_contents(source.directory_, format, place.base);
-  if (!content && format.table != nullptr && (content.error().code == ErrorCode::damaged || content.error().code == ErrorCode::refused))
-    return could_not(ErrorCode::not_found, "what is there now is not whole: " + content.error().message);  // it was when it was found
-  if (!content) return could_not(content.error().code, content.error().message);
-  if (transfer::blake2b_hex(content->bytes) != info.digest) return could_not(ErrorCode::not_found, "another one has its name");
-  auto names = names_of(source.directory_, format, content->bytes, place.base);
+  const auto table = open_contents(source.directory_, info, place.base);
+  if (!table && format.table != nullptr && (table.error().code == ErrorCode::damaged || table.error().code == ErrorCode::refused))
+    return could_not(ErrorCode::not_found, "what is there now is not whole: " + table.error().message);  // it was when it was found
+  if (!table) return could_not(table.error().code, table.error().message);
+  if (transfer::blake2b_hex(table->content.bytes) != info.digest) return could_not(ErrorCode::not_found, "another one has its name");
+  auto names = names_of(*table, format, place.base);
   if (!names) return could_not(names.error().code, names.error().message);
   const std::string optional = format.optional_file(place.base);
   if (!optional.empty() && facts_beneath(source.directory_, optional)) names->push_back(optional);
@@ -148,8 +148,8 @@ Result<std::unique_ptr<CheckpointTarget>> CheckpointTarget::begin(const node::Wr
 
 // The first file says which of the others belong to the checkpoint.
 Status CheckpointTarget::check_list() const {
-  if (files_.empty() || !transfer::may_be_contents(format_, base_, files_.front().name))
-    return damaged("the first file that came is not " + format_.contents_name(base_));
+  const bool begins = !files_.empty() && (info_.is_share() || transfer::may_be_contents(format_, base_, files_.front().name));
+  if (!begins) return damaged("the first file that came is not " + format_.contents_name(base_));
   std::set<std::string_view> names;
   for (const auto& file : files_) {
     if (!format_.is_file_of(file.name, base_)) return damaged("a file of it is called " + file.name);
@@ -215,11 +215,11 @@ Status CheckpointTarget::write(std::string_view bytes) {
 
 // Otherwise a source could put files into the user's directory that no digest covers.
 Status CheckpointTarget::check_names() const {
-  const auto content = read_contents(temporary_directory_, format_, base_);
-  if (!content)
-    return content.error().code == ErrorCode::damaged || content.error().code == ErrorCode::refused ? damaged(content.error().message)
-                                                                                                    : failed_here(content.error());
-  const auto names = names_of(temporary_directory_, format_, content->bytes, base_);
+  const auto table = open_contents(temporary_directory_, info_, base_);
+  if (!table)
+    return table.error().code == ErrorCode::damaged || table.error().code == ErrorCode::refused ? damaged(table.error().message)
+                                                                                                : failed_here(table.error());
+  const auto names = names_of(*table, format_, base_);
   if (!names) return damaged(names.error().message);
   const std::set<std::string_view> named(names->begin(), names->end());
   for (const auto& file : files_)
@@ -261,12 +261,16 @@ Status CheckpointTarget::put_one(const UniqueFd& to, const std::string& name) co
 Status CheckpointTarget::put() {
   const auto [above, name] = split_path(inside_);
   Result<bool> hinted = false;
-  if (format_.hint != nullptr) {  // everything that can fail comes before the checkpoint becomes visible
+  const auto make_hint = [&](std::int64_t changed_ns) -> Status {
+    const std::string relative = format_.directory ? inside_ : (inside_.empty() ? "" : inside_ + "/") + base_;
+    hinted = write_hint(*format_.hint, {home_directory_, home_}, relative, changed_ns, elsewhere_, temporary_directory_);
+    if (!hinted) return failed_here(hinted.error());
+    return {};
+  };
+  if (format_.hint != nullptr && !info_.is_share()) {  // everything that can fail comes before the checkpoint becomes visible
     const auto index = facts_beneath(temporary_directory_, files_.front().name);
     if (!index) return failed_here(index.error());
-    const std::string relative = format_.directory ? inside_ : (inside_.empty() ? "" : inside_ + "/") + base_;
-    hinted = write_hint(*format_.hint, {home_directory_, home_}, relative, index->changed_ns, elsewhere_, temporary_directory_);
-    if (!hinted) return failed_here(hinted.error());
+    if (Status made = make_hint(index->changed_ns); !made) return made;
   }
   const auto put_hint = [&] { return *hinted ? put_one(home_directory_, std::string(format_.hint->name)) : Status{}; };
   if (format_.directory && !inside_.empty()) {
@@ -279,6 +283,11 @@ Status CheckpointTarget::put() {
   if (!to) return failed_here(to.error());
   for (std::size_t i = files_.size(); i-- > 0;)
     if (Status placed = put_one(*to, files_[i].name); !placed) return placed;
+  if (format_.hint != nullptr && info_.is_share()) {  // if this was the last share that was missing
+    const auto all = read_contents(*to, format_, base_);
+    if (all && format_.parse(all->bytes, base_))
+      if (Status made = make_hint(all->facts.changed_ns); !made) return made;
+  }
   if (Status placed = put_hint(); !placed) return placed;
   drop();
   return {};

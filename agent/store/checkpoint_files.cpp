@@ -11,6 +11,8 @@
 #include <memory>
 #include <system_error>
 
+#include "common/transfer/shares.h"
+
 namespace dtrain::store {
 namespace {
 
@@ -226,6 +228,34 @@ Result<FileContent> read_contents(const UniqueFd& directory, const transfer::For
   if (!after) return fail(after.error());
   if (*after != *before) return fail(ErrorCode::unavailable, name + " changed while it was read");
   return FileContent{std::move(*table), *after};
+}
+
+Result<SharesHere> read_shares(const UniqueFd& directory, const transfer::Format& format, const std::string& base) {
+  FilesOfDirectory files(directory, format.contents_bytes);
+  auto table = transfer::shares_table(files, format, base);
+  if (!table) return fail(table.error());
+  auto shares = transfer::shares_of(files, format, *table);
+  if (!shares) return fail(shares.error());
+  std::string first = shares->files.front().name;
+  const auto facts = facts_beneath(directory, first);
+  if (!facts) return fail(facts.error());
+  return SharesHere{{std::move(*table), *facts}, std::move(first), std::move(*shares)};
+}
+
+Result<Opened> open_contents(const UniqueFd& directory, const transfer::CheckpointInfo& info, const std::string& base) {
+  const transfer::Format& format = transfer::format_of(info.format);
+  if (info.is_share()) {
+    auto here = format.lacks == nullptr ? fail(ErrorCode::refused, "its format has no shares") : read_shares(directory, format, base);
+    if (!here) return fail(here.error());
+    return Opened{std::move(here->first), std::move(here->content), true};
+  }
+  auto content = read_contents(directory, format, base);
+  if (!content) return fail(content.error());
+  return Opened{contents_file(directory, format, base), std::move(*content), false};
+}
+
+Result<std::unique_ptr<transfer::Contents>> Opened::parse(const transfer::Format& format, const std::string& base) const {
+  return share ? transfer::parse_shares(content.bytes) : format.parse(content.bytes, base);
 }
 
 std::uint64_t place_of(const FileFacts& facts) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,6 +50,23 @@ std::string contents_file(const UniqueFd& directory, const transfer::Format& for
 // The table of contents of a checkpoint, and the facts of the file that it is in. Errors also as of transfer::Format::table; unavailable:
 // that file changed meanwhile.
 Result<FileContent> read_contents(const UniqueFd& directory, const transfer::Format& format, const std::string& base);
+
+// The same of what this host has of a checkpoint, with the facts of the first of its files (transfer/shares.h).
+struct SharesHere {
+  FileContent content;
+  std::string first;
+  transfer::Shares shares;
+};
+Result<SharesHere> read_shares(const UniqueFd& directory, const transfer::Format& format, const std::string& base);
+
+// The table of contents that `info` speaks of, and what it says: of a whole checkpoint, or of one host's share.
+struct Opened {
+  std::string name;  // the file of `facts`: the contents file, or the first of the share
+  FileContent content;
+  bool share = false;
+  Result<std::unique_ptr<transfer::Contents>> parse(const transfer::Format& format, const std::string& base) const;
+};
+Result<Opened> open_contents(const UniqueFd& directory, const transfer::CheckpointInfo& info, const std::string& base);
 
 // The same number on every host that sees this file, and another wherever there is a copy, or once it was written anew. Never 0.
 std::uint64_t place_of(const FileFacts& facts);

@@ -8,6 +8,7 @@
 
 #include "agent/store/checkpoint_files.h"
 #include "common/transfer/digest.h"
+#include "common/transfer/shares.h"
 
 namespace dtrain::store {
 namespace {
@@ -82,6 +83,30 @@ std::optional<Candidate> look_at(FormatId id, const UniqueFd& directory, const s
   return candidate;
 }
 
+// What this directory has of a checkpoint whose ranks wrote to their own hosts' disks. nullopt: nothing, or all of it, or more than is
+// told.
+std::optional<Candidate> look_at_share(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path) {
+  const Format& format = transfer::format_of(id);
+  if (format.lacks == nullptr) return std::nullopt;
+  auto here = read_shares(directory, format, base);
+  if (!here) return std::nullopt;
+  const auto all = transfer::together(format, {&here->shares});
+  if (all.whole()) return std::nullopt;
+  Candidate candidate;
+  candidate.info = {.format = id,
+                    .path = path,
+                    .step = format.step_of(base),
+                    .defect = all.lacks,
+                    .bytes = all.bytes,
+                    .digest = transfer::blake2b_hex(here->content.bytes),
+                    .place = place_of(here->content.facts),
+                    .shares = {}};
+  for (const auto& file : here->shares.files)
+    if (const auto facts = facts_beneath(directory, file.name)) add_to_stamp(candidate, file.name, *facts);
+  candidate.info.shares = std::move(here->shares);
+  return candidate;
+}
+
 // One directory's names, as all formats need them.
 class Scan {
  public:
@@ -110,17 +135,23 @@ class Scan {
     return {};
   }
 
+  // A whole checkpoint, or a share of one.
+  std::optional<Candidate> look_at_either(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path,
+                                          bool or_share) const {
+    std::optional<Candidate> found;
+    if (facts_beneath(directory, contents_file(directory, transfer::format_of(id), base))) found = look_at(id, directory, base, path, true);
+    return found || !or_share ? found : look_at_share(id, directory, base, path);
+  }
+
   Status find_directories(FormatId id, const auto& wanted) {
-    const Format& format = transfer::format_of(id);
     const std::string own = split_path(path_).second;
-    if (facts_beneath(directory_, contents_file(directory_, format, own)))  // whatever its name: the user named this directory
-      if (auto added = add(look_at(id, directory_, own, path_, true)); !added) return added;
+    // A whole one whatever its name: the user named this directory.
+    if (auto added = add(look_at_either(id, directory_, own, path_, wanted(own))); !added) return added;
     for (const auto& name : names_) {
       if (transfer::is_ignored_name(name) || !wanted(name)) continue;
       const auto child = open_directory_at(directory_, name);  // fails for anything but a directory
       if (!child) continue;
-      if (!facts_beneath(*child, contents_file(*child, format, name))) continue;
-      if (auto added = add(look_at(id, *child, name, inside(name), true)); !added) return added;
+      if (auto added = add(look_at_either(id, *child, name, inside(name), true)); !added) return added;
     }
     return {};
   }
@@ -208,7 +239,7 @@ std::string lacks_ranks(const job::CheckpointSpec& spec, const UniqueFd& directo
       else if (has_file_of_rank(format, *own)) refused = contents + " is missing";
       if (refused.empty()) continue;
       newest = name + " in " + spec.dir + " is left alone on this host (" + refused +
-               "): nothing is restored from it; all ranks must write into one directory that all hosts see";
+               "): it has too many files for that; all ranks must write into one directory that all hosts see";
       step = format.step_of(name);
     }
   }
@@ -298,7 +329,8 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
     }
   job::CheckpointSpec spec;
   spec.dir = target;
-  const auto found = scan(spec);
+  auto found = scan(spec);
+  if (found) std::erase_if(*found, [](const auto& info) { return info.is_share(); });  // the message says what is missing
   if (!found || found->empty()) {
     std::string refused;
     (void)look_at_one(spec, target, &refused);

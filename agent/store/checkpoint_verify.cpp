@@ -24,9 +24,9 @@ class Verification::Impl {
   explicit Impl(CheckpointInfo info) : info_(std::move(info)) {}
 
   Status open() {
-    const auto bytes = read_table_of_contents();
-    if (!bytes) return fail(bytes.error());
-    auto contents = format_.parse(*bytes, place_.base);
+    const auto opened = read_table_of_contents();
+    if (!opened) return fail(opened.error());
+    auto contents = opened->parse(format_, place_.base);
     if (!contents && written_anew()) return changed_since_found();
     if (!contents) return no(contents.error().code, contents_name_ + ": " + contents.error().message, contents.error().next);
     contents_ = std::move(*contents);
@@ -76,22 +76,23 @@ class Verification::Impl {
 
   // Some scripts write a checkpoint of one file anew in place: until they are done it is not damaged, but not there.
   bool written_anew() const {
-    if (format_.table == nullptr || info_.place == 0) return false;
+    if (format_.table == nullptr || info_.place == 0 || info_.is_share()) return false;
     const auto facts = facts_beneath(directory_, contents_name_);
     return facts && place_of(*facts) != info_.place;
   }
 
-  Result<std::string> read_table_of_contents() {
+  Result<Opened> read_table_of_contents() {
     auto opened = open_directory(place_.directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
     contents_name_ = contents_file(directory_, format_, place_.base);
-    auto content = read_contents(directory_, format_, place_.base);
-    if (!content) return written_anew() ? changed_since_found() : no(content.error());
-    contents_facts_ = content->facts;
+    auto table = open_contents(directory_, info_, place_.base);
+    if (!table) return written_anew() ? changed_since_found() : no(table.error());
+    contents_name_ = table->name;
+    contents_facts_ = table->content.facts;
     // This file was damaged since the scan, or there is another checkpoint of the same name: the latter if it parses.
-    replaced_ = !info_.digest.empty() && transfer::blake2b_hex(content->bytes) != info_.digest;
-    return std::move(content->bytes);
+    replaced_ = !info_.digest.empty() && transfer::blake2b_hex(table->content.bytes) != info_.digest;
+    return table;
   }
 
   tl::unexpected<Error> missing_is_damage(const Error& e) const {

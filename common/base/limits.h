@@ -53,7 +53,10 @@ inline constexpr std::size_t kDetailBytes = 1024;          // of one detail of a
 inline constexpr std::size_t kCheckpointsPerJob = 128;     // records kept; the oldest are forgotten (files stay)
 
 inline constexpr std::size_t kCheckpointPlaces = 8;  // hosts noted for one checkpoint; further ones are not
-inline constexpr std::size_t kRestorePoints = 64;    // of one job; the oldest are forgotten
+inline constexpr std::size_t kShareHosts = 128;      // the same for a checkpoint of which each host has a share
+// Of a job's checkpoints in shares, those of which the ledger knows what each host has: of older ones only the hosts.
+inline constexpr std::size_t kSharedNoted = 4;
+inline constexpr std::size_t kRestorePoints = 64;  // of one job; the oldest are forgotten
 // hosts remembered as having run a job; those of the oldest generations are forgotten
 inline constexpr std::size_t kHostsOfJob = 64;
 

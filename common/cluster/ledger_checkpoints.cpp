@@ -6,6 +6,7 @@
 #include "common/base/limits.h"
 #include "common/cluster/ledger.h"
 #include "common/cluster/outcome.h"
+#include "common/transfer/shares.h"
 
 namespace dtrain::cluster {
 
@@ -58,7 +59,7 @@ namespace {
 void forget_one(JobRecord& job) {
   const auto weight = [&](const CheckpointRecord& r) {
     if (r.info.digest == job.restored_digest) return 3;
-    if (!is_good(r.state)) return 0;
+    if (!is_good(r.state) && r.state != CheckpointState::shares) return 0;
     return job.is_stale(r.generation, r.info.step) ? 1 : 2;
   };
   job.checkpoints.erase(std::ranges::min_element(job.checkpoints.begin(), std::prev(job.checkpoints.end()), {}, weight));
@@ -79,7 +80,71 @@ void note_place(std::vector<CheckpointRecord>& known, const CheckpointRecord& re
     }
 }
 
+// What the hosts of a checkpoint in shares have together. One that was trimmed stays as it was.
+void judge_shares(CheckpointRecord& record) {
+  std::vector<const transfer::Shares*> shares;
+  for (const CheckpointPlace& p : record.places) {
+    if (p.shares.files.empty()) return;
+    shares.push_back(&p.shares);
+  }
+  const auto all = transfer::together(transfer::format_of(record.info.format), shares);
+  record.info.complete = all.whole();
+  record.info.defect = all.lacks;
+  record.info.bytes = all.bytes;
+}
+
+void trim_shares(std::vector<CheckpointRecord>& known) {
+  std::size_t newer = 0;
+  for (auto r = known.rbegin(); r != known.rend(); ++r)
+    if (r->state == CheckpointState::shares && ++newer > limits::kSharedNoted)
+      for (CheckpointPlace& p : r->places) p.shares = {};
+}
+
 }  // namespace
+
+// One host's share of a checkpoint: it was found, or (`state` is not shares) it is not there any more. The record is that of the path; a
+// later generation's begins it anew.
+Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wall) {
+  auto& known = job.checkpoints;
+  const auto is_of_it = [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.state == CheckpointState::shares; };
+  auto record = std::ranges::find_if(known, is_of_it);
+  const bool seen = c.state == CheckpointState::shares;
+  const bool has_whole = std::ranges::any_of(known, [&](const CheckpointRecord& r) {
+    return r.info.path == c.info.path && r.info.step == c.info.step && is_good(r.state) && !r.places.empty();
+  });
+  if (seen ? has_whole || transfer::format_of(c.info.format).lacks == nullptr : record == known.end()) return done(job);
+  const Generation generation = std::min(c.generation.value_or(job.generation), job.generation);
+  if (seen && record != known.end() && record->generation != generation) record->places.clear();
+  if (record == known.end()) {
+    known.emplace_back();
+    if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
+    record = std::prev(known.end());
+  }
+  std::erase_if(record->places, [&](const CheckpointPlace& p) { return p.host == c.host; });
+  if (seen) {
+    record->info = c.info;
+    record->info.shares = {};
+    record->info.digest.clear();
+    record->info.place = 0;
+    record->generation = generation;
+    record->parent_step = job.restored ? job.restored->step : -1;
+    record->state = c.state;
+    record->seen = wall;
+    if (record->places.size() < limits::kShareHosts) record->places.push_back({c.host, c.info.place, c.info.shares});
+  } else if (record->places.empty()) {
+    record->state = c.state;
+  }
+  if (record->state == CheckpointState::shares) judge_shares(*record);
+  const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
+  if (is_whole(*record) && own && !job.is_stale(record->generation, record->info.step)) job.committed_once = true;
+  if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined)
+    add_event(wall, job.id, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", job.spec.name, c.message,
+              {{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}});
+  trim_shares(known);
+  ++job.version;
+  touched_.insert(job.id);
+  return done(job);
+}
 
 Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   const auto it = state_.jobs.find(c.job);
@@ -93,8 +158,11 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     touched_.insert(job.id);
     return done(job);
   }
+  if (c.info.is_share()) return apply_share(job, c, wall);
   auto& known = job.checkpoints;
   const bool good = is_good(c.state);
+  if (good)  // a host has all of it now
+    std::erase_if(known, [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.state == CheckpointState::shares; });
   auto record = std::find_if(known.begin(), known.end(),
                              [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.info.digest == c.info.digest; });
   if (record == known.end()) {

@@ -1,9 +1,12 @@
 #include "common/cluster/restore.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/transfer/shares.h"
 
 namespace dtrain::cluster {
 namespace {
@@ -12,7 +15,7 @@ using Kind = RestoreChoice::Step::Kind;
 using Candidate = RestoreChoice::Candidate;
 
 RestoreChoice::Step step_of(Kind kind, Candidate at = {}, std::string reason = "", bool damaged = false) {
-  return {kind, std::move(at), std::move(reason), damaged, {}, -1};
+  return {kind, std::move(at), std::move(reason), damaged, {}, -1, {}};
 }
 
 // One candidate for the files of one directory, however many hosts see it; newest step first.
@@ -20,12 +23,13 @@ std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
   std::vector<Candidate> all;
   for (const auto& [host, list] : found)
     for (const auto& info : list) {
+      if (info.is_share()) continue;
       const auto same = std::ranges::find_if(all, [&](const Candidate& c) {
         return info.place != 0 && c.info.place == info.place && c.info.path == info.path && c.info.digest == info.digest &&
                c.info.complete == info.complete;
       });
       if (same != all.end()) same->hosts.push_back(host);
-      else all.push_back({info, {host}, 0});
+      else all.push_back({info, {host}, 0, {}});
     }
   std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) { return a.info.step > b.info.step; });
   return all;
@@ -55,6 +59,21 @@ Generation writer(const JobRecord& job, const Candidate& c, const std::vector<Re
     return r.generation == job.generation && is_good(r.state) && !r.places.empty() && !lies_beside(r);
   });
   return others_see || elsewhere ? newest : job.generation;
+}
+
+using Share = RestoreChoice::Share;
+
+// The shares from which it can be put together: first that of the host with the most of it, then of each host that has a file which those
+// before lack.
+std::vector<Share> needed_of(std::vector<Share> shares) {
+  std::ranges::stable_sort(shares, [](const Share& a, const Share& b) { return a.info.bytes > b.info.bytes; });
+  std::set<std::string_view> have;
+  std::erase_if(shares, [&](const Share& s) {
+    const std::size_t before = have.size();
+    for (const auto& file : s.info.shares.files) have.insert(file.name);
+    return have.size() == before;
+  });
+  return shares;
 }
 
 }  // namespace
@@ -87,6 +106,9 @@ const CheckpointRecord* RestoreChoice::newest_known(std::int64_t above) const {
 
 bool RestoreChoice::lacks_newest(const std::vector<Found>& found) const {
   if (std::ranges::all_of(found, [](const Found& f) { return f.list.empty(); })) return true;
+  // Others may have the rest of it.
+  if (std::ranges::any_of(found, [](const Found& f) { return std::ranges::any_of(f.list, &transfer::CheckpointInfo::is_share); }))
+    return true;
   const CheckpointRecord* newest = newest_known(-1);
   return newest != nullptr && std::ranges::none_of(found, [&](const Found& f) {
            return std::ranges::any_of(f.list, [&](const auto& info) {
@@ -100,7 +122,7 @@ std::optional<RestoreChoice::Away> RestoreChoice::awaited(std::int64_t above) co
   std::optional<Away> newest;
   for (const auto& r : job_.checkpoints) {
     const std::int64_t step = r.info.step;
-    if (!is_good(r.state) || step <= above || job_.is_stale(r.generation, step) || (skip_newest_ && step == skip_from_step_)) continue;
+    if (!is_whole(r) || step <= above || job_.is_stale(r.generation, step) || (skip_newest_ && step == skip_from_step_)) continue;
     if ((newest && newest->step >= step) || !transfer::is_in(r.info, spec_.dir)) continue;
     std::vector<NodeId> hosts;
     for (const auto& p : r.places)
@@ -113,9 +135,11 @@ std::optional<RestoreChoice::Away> RestoreChoice::awaited(std::int64_t above) co
 void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<NodeId>& away, bool waited) {
   CHECK(step_.kind == Kind::scan || step_.kind == Kind::scan_parent);
   std::vector<Candidate> all = merged(found);
+  lacking_.clear();
+  add_together(found, all);
   if (pinned()) {
     // The path may be a checkpoint directory itself, or a prefix, which is found in its parent directory.
-    std::erase_if(all, [&](const Candidate& c) { return c.info.path != spec_.restore; });
+    for (auto* some : {&all, &lacking_}) std::erase_if(*some, [&](const Candidate& c) { return c.info.path != spec_.restore; });
     if (all.empty() && !parent_scanned_) {
       parent_scanned_ = true;
       step_ = step_of(Kind::scan_parent);
@@ -125,17 +149,85 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
   away_ = away;
   waited_ = waited;
   for (Candidate& c : all) {
-    c.generation = writer(job_, c, found);
-    if (from_scratch_) stale_.push_back(std::move(c));
+    if (c.shares.empty()) c.generation = writer(job_, c, found);
+    if (!c.shares.empty() && (from_scratch_ || (!pinned() && job_.is_stale(c.generation, c.info.step)))) {
+      for (Share& s : c.shares) lacking_.push_back({std::move(s.info), {s.host}, c.generation, {}});
+    } else if (from_scratch_) stale_.push_back(std::move(c));
     else if (pinned() || !job_.is_stale(c.generation, c.info.step)) candidates_.push_back(std::move(c));
     else if (c.generation != 0)  // otherwise it is not this job's and stays
       stale_.push_back(std::move(c));
   }
-  if (from_scratch_) {
-    decision_ = step_of(Kind::nothing, {}, "from scratch, as asked");
-    return quarantined();
-  }
+  if (from_scratch_) return decide(step_of(Kind::nothing, {}, "from scratch, as asked"));
   next_candidate();
+}
+
+// Adds what several hosts have together, and notes what is not whole even so. Shares of different generations never mix, nor do those of
+// which two hosts have different files of one name. A host that has all of it needs nobody's share.
+void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Candidate>& all) {
+  std::map<std::tuple<std::string, transfer::FormatId, Generation>, std::vector<Share>> groups;
+  for (const auto& [host, list] : found)
+    for (const auto& info : list) {
+      const bool whole = std::ranges::any_of(all, [&](const Candidate& c) { return c.info.path == info.path && c.info.complete; });
+      if (!info.is_share() || whole || transfer::format_of(info.format).lacks == nullptr) continue;
+      const Generation generation = writer(job_, {info, {host}, 0, {}}, found);
+      if (bad_shares_.contains({host, info.digest + " " + info.path})) lacking_.push_back({info, {host}, generation, {}});
+      else groups[{info.path, info.format, generation}].push_back({host, info});
+    }
+  for (auto& [key, shares] : groups) {
+    const auto& [path, format, generation] = key;
+    std::vector<const transfer::Shares*> files;
+    for (const Share& s : shares) files.push_back(&s.info.shares);
+    const auto have = transfer::together(transfer::format_of(format), files);
+    if (have.whole() && put_together_.contains(path)) {
+      unreadable_ = path + " cannot be read: it was put together from the shares of several hosts, and is not whole";
+    } else if (have.whole()) {
+      shares = needed_of(std::move(shares));
+      Candidate c{shares.front().info, {shares.front().host}, generation, shares};
+      c.info.complete = true;
+      c.info.bytes = have.bytes;
+      all.push_back(std::move(c));
+    } else if (have.known) {
+      for (const Share& s : shares) lacking_.push_back({s.info, {s.host}, generation, {}});
+    }
+  }
+  std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) { return a.info.step > b.info.step; });
+}
+
+// The last word, after all that was written beyond it is out of the way: a share, too, since the generation that begins may write another
+// one beside it under the same path. What lay there before the job stays.
+void RestoreChoice::decide(Step decision) {
+  const std::int64_t step = decision.kind == Kind::chosen ? decision.at.info.step : -1;
+  decision_ = std::move(decision);
+  for (Candidate& c : lacking_)
+    if (c.generation != 0 && c.info.step > step) stale_.push_back(std::move(c));
+  quarantined();
+}
+
+void RestoreChoice::next_share() {
+  const Candidate& c = candidates_[next_];
+  const Share& s = c.shares[next_share_];
+  step_ = step_of(next_share_ == 0 ? Kind::verify : Kind::fetch, {s.info, {s.host}, c.generation, {}});
+  step_.to = c.hosts.front();
+}
+
+// One that is damaged, or gone, is left out from now on: perhaps another host has the same. Once all are in place the host has the
+// checkpoint.
+void RestoreChoice::share_verified(const Status& result) {
+  const Candidate& c = candidates_[next_];
+  const Share& s = c.shares[next_share_];
+  if (result && ++next_share_ < c.shares.size()) return next_share();
+  if (result) put_together_.insert(c.info.path);
+  else bad_shares_.insert({s.host, s.info.digest + " " + s.info.path});
+  scan_again();
+}
+
+void RestoreChoice::scan_again() {
+  candidates_.clear();
+  skipped_.clear();
+  stale_.clear();
+  lacking_.clear();
+  next_ = next_share_ = 0;
+  step_ = step_of(parent_scanned_ ? Kind::scan_parent : Kind::scan);
 }
 
 void RestoreChoice::next_candidate() {
@@ -155,6 +247,10 @@ void RestoreChoice::next_candidate() {
       step_.older = c.info.step;
       return;
     }
+    if (!c.shares.empty()) {
+      next_share_ = 0;
+      return next_share();
+    }
     if (rules_.trust_unverified) return verified({});
     step_ = step_of(Kind::verify, c);
     return;
@@ -171,6 +267,8 @@ void RestoreChoice::drop_known(const transfer::CheckpointInfo& info) {
 
 void RestoreChoice::verified(const Status& result) {
   const Candidate c = candidates_[next_];
+  const auto lost = [&] { return result.error().code == ErrorCode::damaged || result.error().code == ErrorCode::not_found; };
+  if (!c.shares.empty() && (result || lost())) return share_verified(result);
   if (!result && result.error().code != ErrorCode::damaged) {
     if (unreadable_.empty()) unreadable_ = c.info.path + " cannot be read: " + result.error().message;
     ++next_;
@@ -185,10 +283,11 @@ void RestoreChoice::verified(const Status& result) {
     why = "two failures in a row without progress from step " + std::to_string(skip_from_step_) + ": the one before";
   if (pinned()) why = "as the job asks";
   if (!unreadable_.empty()) why += "; " + unreadable_;
-  decision_ = step_of(Kind::chosen, c, why);
-  decision_->newest = awaited(c.info.step);
-  stale_.insert(stale_.end(), skipped_.begin(), skipped_.end());
-  quarantined();
+  Step chosen = step_of(Kind::chosen, c, why);
+  chosen.newest = awaited(c.info.step);
+  for (const Candidate& other : skipped_)
+    if (other.shares.empty()) stale_.push_back(other);
+  decide(std::move(chosen));
 }
 
 // One quarantine is done, or was tried: a checkpoint that could not be moved is passed over, and the choice stands.
@@ -232,8 +331,7 @@ void RestoreChoice::nothing_left() {
     step_ = step_of(Kind::blocked, {}, "a checkpoint was committed once, none that verifies is left");
     return;
   }
-  decision_ = step_of(Kind::nothing, {}, "no checkpoint yet: from scratch");
-  quarantined();
+  decide(step_of(Kind::nothing, {}, "no checkpoint yet: from scratch"));
 }
 
 }  // namespace dtrain::cluster

@@ -1,12 +1,14 @@
 // Decides which checkpoint a new generation restores: a small state machine that is given what hosts found, and the
 // results of verifications. Pure. Rules: docs/recovery.md, "What a restore takes". Tried are the checkpoints that no
-// later generation left behind, the newest step first.
+// later generation left behind, the newest step first. One whose ranks wrote to their own hosts' disks is put together on one host first,
+// file by file of each host's share; then the hosts are scanned again.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/cluster/state.h"
@@ -20,11 +22,18 @@ class RestoreChoice {
     NodeId host;
     std::vector<transfer::CheckpointInfo> list;
   };
+  // What one host has of a checkpoint.
+  struct Share {
+    NodeId host;
+    transfer::CheckpointInfo info;
+  };
   // One set of files on disk: a copy elsewhere is another candidate. Hosts that see the same directory share one.
   struct Candidate {
     transfer::CheckpointInfo info;
     std::vector<NodeId> hosts;
     Generation generation = 0;  // that wrote it
+    // Not empty: no host has all of it, and these have together. It is put together on the first one's host, which is `hosts`.
+    std::vector<Share> shares = {};
   };
   // A checkpoint that the ledger knows, newer than all available ones, on hosts that are away.
   struct Away {
@@ -32,12 +41,14 @@ class RestoreChoice {
     std::vector<NodeId> hosts;
   };
   struct Step {
-    enum class Kind : unsigned char { scan, scan_parent, verify, quarantine, chosen, nothing, wait, blocked } kind;
+    // fetch: the share `at` is copied to host `to`, where verified() says that it is good and in place.
+    enum class Kind : unsigned char { scan, scan_parent, verify, fetch, quarantine, chosen, nothing, wait, blocked } kind;
     Candidate at;                // verify, quarantine, chosen
     std::string reason;          // quarantine: what is wrong; chosen, nothing, blocked: the reason for the history
     bool damaged = false;        // quarantine: it does not verify; false: it is of a stale branch
     std::optional<Away> newest;  // wait: what is waited for; chosen, nothing: what is given up after a long enough wait
     std::int64_t older = -1;     // wait: the step to restore after the wait; -1: none
+    NodeId to = {};              // fetch
   };
 
   struct Rules {
@@ -56,12 +67,17 @@ class RestoreChoice {
   bool lacks_newest(const std::vector<Found>& found) const;
   // `away`: hosts that gave no answer and may come back. `waited`: timing.restoreWait is over.
   void scanned(const std::vector<Found>& found, const std::set<NodeId>& away, bool waited);
-  void verified(const Status& result);  // one that is not damaged but cannot be read is passed over and stays
+  void verified(const Status& result);  // also of a fetch; one that is not damaged but cannot be read is passed over and stays
   void quarantined();                   // done, or tried
 
  private:
   const CheckpointRecord* newest_known(std::int64_t above) const;
   std::optional<Away> awaited(std::int64_t above) const;
+  void add_together(const std::vector<Found>& found, std::vector<Candidate>& all);
+  void decide(Step decision);
+  void next_share();
+  void share_verified(const Status& result);
+  void scan_again();
   void next_candidate();
   void nothing_left();
   void drop_known(const transfer::CheckpointInfo& info);
@@ -76,10 +92,14 @@ class RestoreChoice {
   std::set<NodeId> away_;
   std::vector<Candidate> candidates_, skipped_;
   std::size_t next_ = 0;
-  std::string unreadable_;        // the newest that was passed over as unreadable, and why
-  std::vector<Candidate> stale_;  // candidates to quarantine once the choice is made
+  std::string unreadable_;          // the newest that was passed over as unreadable, and why
+  std::vector<Candidate> stale_;    // candidates to quarantine once the choice is made
+  std::vector<Candidate> lacking_;  // shares of what is not whole anywhere
+  std::size_t next_share_ = 0;
+  std::set<std::pair<NodeId, std::string>> bad_shares_;  // host, digest and path
+  std::set<std::string> put_together_;                   // paths
   std::optional<Step> decision_;
-  Step step_{Step::Kind::scan, {}, "", false, {}, -1};
+  Step step_{Step::Kind::scan, {}, "", false, {}, -1, {}};
 };
 
 // Failures in a row of generations restored from the same checkpoint, after which the next older one is

@@ -117,17 +117,21 @@ struct TaskRecord {
   }
 };
 
-enum class CheckpointState : unsigned char { complete, verified, damaged, quarantined, deleted };
-constexpr CheckpointState enum_last(CheckpointState) { return CheckpointState::deleted; }
+// shares: no host has all of it; `complete` of its info says whether all of them together do.
+enum class CheckpointState : unsigned char { complete, verified, damaged, quarantined, deleted, shares };
+constexpr CheckpointState enum_last(CheckpointState) { return CheckpointState::shares; }
+constexpr std::uint32_t since_version(CheckpointState state) { return state == CheckpointState::shares ? 3 : 1; }
 
 // A host that has a checkpoint.
 struct CheckpointPlace {
   NodeId host;
-  std::uint64_t place = 0;  // CheckpointInfo::place on that host
+  std::uint64_t place = 0;       // CheckpointInfo::place on that host
+  transfer::Shares shares = {};  // state `shares`: what of it that host has
   template <class V>
   void fields(V& v) {
     v("host", host);
     v("place", place);
+    v("shares", shares, wire::Since{3});
   }
 };
 
@@ -138,7 +142,7 @@ struct CheckpointRecord {
   std::int64_t parent_step = -1;  // the step that its generation restored (-1: from scratch)
   CheckpointState state = CheckpointState::complete;
   WallTime seen{};
-  std::vector<CheckpointPlace> places;  // as hosts reported; at most limits::kCheckpointPlaces, further ones are not noted
+  std::vector<CheckpointPlace> places;  // as hosts reported; at most limits::kCheckpointPlaces (kShareHosts), further ones are not noted
   template <class V>
   void fields(V& v) {
     v("info", info);
@@ -150,6 +154,11 @@ struct CheckpointRecord {
   }
 };
 inline bool is_good(CheckpointState s) { return s == CheckpointState::complete || s == CheckpointState::verified; }
+
+// All of it is, as far as hosts reported, on some host or on several together.
+inline bool is_whole(const CheckpointRecord& r) {
+  return is_good(r.state) || (r.state == CheckpointState::shares && r.info.complete && !r.places.empty());
+}
 
 // Where a generation began: what earlier generations wrote beyond that step is a branch that was left behind.
 struct RestorePoint {

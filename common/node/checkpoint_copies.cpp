@@ -48,6 +48,26 @@ void CheckpointCopies::begin(const StagedTask& task) {
   copy.waiting.insert(id);
 }
 
+void CheckpointCopies::fetch(const NodeId& from, VerifyCheckpoint share) {
+  const auto [it, added] = copies_.try_emplace({share.job, 0});
+  if (!added) start_over(it->second);
+  Copy& copy = it->second;
+  copy = {};
+  copy.answer = share.token;
+  copy.from = from;
+  copy.info = std::move(share.info);
+  copy.looked = true;
+}
+
+// Ends a copy of fetch().
+void CheckpointCopies::settle(Copies::iterator it, const Status& result) {
+  Copy& copy = it->second;
+  if (!result) start_over(copy);
+  else if (copy.part != 0) relays_.close(copy.part);
+  c_.later.push_back(CheckpointVerified{it->first.first, copy.answer, copy.info.path, result});
+  copies_.erase(it);
+}
+
 void CheckpointCopies::give_up(const AssignmentId& id) {
   for (auto& [key, copy] : copies_) copy.waiting.erase(id);
 }
@@ -64,6 +84,7 @@ void CheckpointCopies::release(Copies::iterator it) {
 
 void CheckpointCopies::fail_all(Copies::iterator it, const Error& error) {
   c_.log.write(LogLevel::warn, "checkpoint.not-copied", {{"path", it->second.info.path}, {"cause", error.text()}});
+  if (it->second.answer != 0) return settle(it, fail(error));
   start_over(it->second);
   for (const AssignmentId& id : it->second.waiting) refuse(id, error);
   copies_.erase(it);
@@ -95,6 +116,7 @@ void CheckpointCopies::scanned(const CheckpointsScanned& e) {
   if (!e.found || e.found->empty()) return lacks(it);
   const auto own = std::ranges::find(*e.found, copy.info.path, &transfer::CheckpointInfo::path);
   if (own == e.found->end()) return lacks(it);
+  if (own->is_share()) return lacks(it);  // the files that come take the place of these
   if (own->digest != copy.info.digest || !own->complete) {
     c_.emit(QuarantineCheckpoint{job->id, c_.next_token(), *own, job->user, job->spec.checkpoint->dir});
     return lacks(it);
@@ -140,6 +162,7 @@ void CheckpointCopies::own_is_damaged(Copies::iterator it, const transfer::Check
 
 // First the hosts that are known to have the checkpoint, then all that may have got it since.
 std::deque<NodeId> CheckpointCopies::sources_of(JobId id, const Copy& copy) const {
+  if (copy.answer != 0) return {copy.from};
   std::deque<NodeId> sources;
   const auto add = [&](const NodeId& host) {
     if (host != c_.facts.id && std::ranges::find(sources, host) == sources.end()) sources.push_back(host);
@@ -191,6 +214,8 @@ void CheckpointCopies::next_source(Copies::iterator it) {
 void CheckpointCopies::round_failed(Copies::iterator it) {
   Copy& copy = it->second;
   copy.in_round = false;
+  if (copy.answer != 0 && copy.all_lack)
+    return settle(it, fail(ErrorCode::not_found, "host " + host_name(c_, copy.from) + " no longer has its share of " + copy.info.path));
   // Somebody removed the checkpoint meanwhile, or all copies decayed. If the generation runs already, its other tasks
   // hold the parameters, and this task begins without the checkpoint. Otherwise another one is chosen.
   const JobRecord* job = c_.ledger.find(it->first.first);
@@ -276,10 +301,12 @@ void CheckpointCopies::checkpoint_written(const CheckpointWritten& e) {
     copy.all_lack = false;
     if (copy.problem.empty()) copy.problem = "what host " + host_name(c_, copy.source) + " sent is damaged";
     c_.log.write(LogLevel::warn, "checkpoint.copy-damaged", {{"path", copy.info.path}, {"from", host_name(c_, copy.source)}});
+    if (copy.answer != 0) return settle(it, e.result);
     return start_over(copy);
   }
   c_.log.write(LogLevel::info, "checkpoint.copied",
                {{"path", copy.info.path}, {"bytes", std::to_string(copy.have)}, {"from", host_name(c_, copy.source)}});
+  if (copy.answer != 0) return settle(it, {});
   transfer::CheckpointInfo info = copy.info;
   info.place = 0;
   watch_.placed(it->first.first, std::move(info));
@@ -307,7 +334,7 @@ void CheckpointCopies::drive() {
       if (copy.problem.empty()) copy.problem = "host " + host_name(c_, copy.source) + " sends nothing";
     }
     busy += copy.busy() ? 1 : 0;
-    if (copy.waiting.empty()) {
+    if (copy.waiting.empty() && copy.answer == 0) {
       start_over(copy);
       copies_.erase(at);
     } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {

@@ -35,6 +35,10 @@ class CheckpointCopies final : public StagingStep {
   CheckpointCopies(Context& context, Staging& staging, Relays& relays, CheckpointWatch& watch)
       : StagingStep(context, staging, "checkpoint"), relays_(relays), watch_(watch) {}
 
+  // Copies what that host has of a checkpoint beside what this host has of it, for the choice of a restore. The answer is
+  // CheckpointVerified. Of a job one at a time: a further one takes the place of that before, whose asker is gone.
+  void fetch(const NodeId& from, VerifyCheckpoint share);
+
   void begin(const StagedTask& task) override;  // passes once the checkpoint is here
   void give_up(const AssignmentId& id) override;
   void scanned(const CheckpointsScanned& e) override;
@@ -53,6 +57,8 @@ class CheckpointCopies final : public StagingStep {
  private:
   struct Copy {
     std::set<AssignmentId> waiting;
+    std::uint64_t answer = 0;  // the token of fetch(), for which this is; 0: it is for the tasks that wait
+    NodeId from;               // of fetch()
     transfer::CheckpointInfo info;
     std::uint64_t token = 0;                      // of the scan or verification of this host's disk that is under way; 0: none
     Instant asked_at{};                           // when that scan or verification was asked for
@@ -73,7 +79,7 @@ class CheckpointCopies final : public StagingStep {
     Instant retry{};           // when the next round begins
     bool busy() const { return part != 0 || complete || token != 0; }
   };
-  using Copies = std::map<std::pair<JobId, Generation>, Copy>;
+  using Copies = std::map<std::pair<JobId, Generation>, Copy>;  // generation 0: of fetch()
   bool needed(const cluster::JobRecord* job, const AssignmentId& id) const;
   void look(Copies::iterator it);
   void lacks(Copies::iterator it);
@@ -84,6 +90,7 @@ class CheckpointCopies final : public StagingStep {
   void start_over(Copy& copy);
   void release(Copies::iterator it);
   void fail_all(Copies::iterator it, const Error& error);
+  void settle(Copies::iterator it, const Status& result);
   Copies::iterator of_writer(ConnectionId writer);
   Copies::iterator of_token(std::uint64_t token);
 

@@ -24,7 +24,7 @@ NodeId CheckpointQueries::host_of(const cluster::CheckpointRecord& r) const {
 void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller) {
   const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::read, "list the checkpoints of");
   if (job == nullptr) return;
-  Verification v{e.connection, e.request, {checkpoint_views(*job), job->unrecognised}, {}};
+  Verification v{e.connection, e.request, {checkpoint_views(c_, *job), job->unrecognised}, {}};
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];

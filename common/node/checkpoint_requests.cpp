@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/node/checkpoint_copies.h"
 #include "common/node/host_capacities.h"
 #include "common/node/reply.h"
 
@@ -14,7 +15,8 @@ using wire::MessageType;
 Duration limit_of(CheckpointAsk ask) {
   switch (ask) {
     case CheckpointAsk::scan: return kScanWithin;
-    case CheckpointAsk::verify: return kVerifyWithin;
+    case CheckpointAsk::verify:
+    case CheckpointAsk::fetch: return kVerifyWithin;
     case CheckpointAsk::quarantine: return kQuarantineWithin;
   }
   return kScanWithin;
@@ -40,6 +42,12 @@ void CheckpointRequests::quarantine(const NodeId& host, QuarantineCheckpoint eff
   const wire::CheckpointQuestion body{CheckpointAsk::quarantine, effect.job, "", wire::encode(effect.info)};
   ask({host, effect.job, effect.token, effect.info.path, body, 0, kNever, ""});
   if (host == c_.facts.id) c_.emit(std::move(effect));
+}
+
+void CheckpointRequests::fetch(const NodeId& host, const NodeId& from, VerifyCheckpoint share) {
+  const wire::CheckpointQuestion body{CheckpointAsk::fetch, share.job, from, wire::encode(share.info)};
+  ask({host, share.job, share.token, share.info.path, body, 0, kNever, ""});
+  if (host == c_.facts.id) copies_->fetch(from, std::move(share));
 }
 
 void CheckpointRequests::ask(Question question) {
@@ -79,6 +87,7 @@ void CheckpointRequests::settle(const Question& q, const Status& result) {
       return;
     }
     case CheckpointAsk::verify:
+    case CheckpointAsk::fetch:
       c_.later.push_back(CheckpointVerified{q.job, q.token, q.path, answer ? Status{} : Status(fail(answer.error()))});
       return;
     case CheckpointAsk::quarantine:
@@ -176,6 +185,7 @@ void CheckpointRequests::asked(const Request& e, const wire::CheckpointQuestion&
   auto info = wire::decode<transfer::CheckpointInfo>(q.info);
   if (!info) return refuse(ErrorCode::invalid, info.error().message);
   askers_[token] = {e.connection, e.request};
+  if (q.ask == CheckpointAsk::fetch) return copies_->fetch(q.dir, {job->id, token, std::move(*info), job->user});
   if (q.ask == CheckpointAsk::verify) return c_.emit(VerifyCheckpoint{job->id, token, std::move(*info), job->user});
   c_.emit(QuarantineCheckpoint{job->id, token, std::move(*info), job->user, job->spec.checkpoint->dir});
 }

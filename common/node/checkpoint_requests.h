@@ -18,6 +18,8 @@
 
 namespace dtrain::node {
 
+class CheckpointCopies;
+
 inline constexpr std::size_t kQuestionsAtOnce = 48;     // questions of this host to all others; further ones wait
 inline constexpr std::size_t kQuestionsOfHost = 8;      // of kQuestionsAtOnce, those to one host, whose disk may hang
 inline constexpr std::size_t kQuestionsWaiting = 4096;  // a further question is answered with Error{limit}
@@ -39,6 +41,9 @@ class CheckpointRequests final : public Part {
   void scan(const NodeId& host, ScanCheckpoints effect);
   void verify(const NodeId& host, VerifyCheckpoint effect);
   void quarantine(const NodeId& host, QuarantineCheckpoint effect);
+  // Has `host` copy another host's share of a checkpoint to its own disk and verify it: CheckpointVerified.
+  void fetch(const NodeId& host, const NodeId& from, VerifyCheckpoint share);
+  void use(CheckpointCopies& copies) { copies_ = &copies; }  // which carries that out here
   // To be called when this host's disk has answered, whoever asked.
   void came(std::uint64_t token) { own_.erase(token); }
 
@@ -80,6 +85,7 @@ class CheckpointRequests final : public Part {
 
   Context& c_;
   Relays& relays_;
+  CheckpointCopies* copies_ = nullptr;
   std::map<ConnectionId, Question> open_;  // by their connections
   std::deque<Question> waiting_;
   std::map<std::uint64_t, Question> own_;  // questions to this host's disk, by token: kept for their deadlines

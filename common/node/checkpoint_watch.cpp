@@ -139,7 +139,16 @@ void CheckpointWatch::placed(JobId id, CheckpointInfo info) {
 
 void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<CheckpointInfo>& list, Generation generation) {
   for (const CheckpointInfo& info : list) {
-    if (!info.complete || !soft.known.insert(identity(info)).second) continue;
+    if ((!info.complete && !info.is_share()) || !soft.known.insert(identity(info)).second) continue;
+    if (info.is_share()) {
+      const auto known_of = [&](const cluster::CheckpointPlace& p) { return p.place == info.place && p.shares == info.shares; };
+      const bool told = std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
+        return r.info.path == info.path && r.state == CheckpointState::shares && std::ranges::any_of(r.places, known_of);
+      });
+      if (!told)
+        say({job.id, info, CheckpointState::shares, "", c_.facts.id, generation});  // otherwise a host that sees the same directory did
+      continue;
+    }
     soft.verified.erase(identity(info));
     const CheckpointRecord* r = record_of(job, info);
     // Skips a checkpoint that was judged before, or that has all the places that are noted; one that is known to be
@@ -157,6 +166,15 @@ void CheckpointWatch::note_removed(const JobRecord& job, Job& soft, const std::v
   std::set<std::string> paths;
   for (const CheckpointInfo& info : list) paths.insert(info.path);
   for (const CheckpointRecord& r : job.checkpoints) {
+    if (r.state == CheckpointState::shares && is_at(r, c_.facts.id) && soft.listed.contains(r.info.path) && !paths.contains(r.info.path)) {
+      std::erase_if(soft.known, [&](const std::string& known) { return known.ends_with(" " + r.info.path); });
+      CheckpointInfo mine = as_here(r);
+      for (const auto& p : r.places)
+        if (p.host == c_.facts.id) mine.shares = p.shares;
+      if (mine.shares.files.empty()) mine.shares.files.emplace_back();  // they were trimmed
+      say({job.id, std::move(mine), CheckpointState::deleted, "", c_.facts.id, {}});
+      continue;
+    }
     const bool removed = soft.listed.contains(r.info.path) && !paths.contains(r.info.path);
     if (!removed || !cluster::is_good(r.state) || !is_verifier(job, r, c_.facts.id) || soft.deleted.contains(identity(r.info))) continue;
     soft.known.erase(identity(r.info));  // it may be written again

@@ -88,6 +88,7 @@ struct Node::Impl {
         tasks(c, staging, proposals, leases, streams, fitness) {
     c.members = &members;
     c.forming = &forming;
+    checkpoint_requests.use(checkpoint_copies);
     staging.use({&gpu_reclaim, &host_hooks, &checkpoint_copies, &images, &packages});
   }
 

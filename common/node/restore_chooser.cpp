@@ -27,7 +27,7 @@ constexpr std::uint32_t kUnreadableTries = 3;
 std::int64_t newest_step(const JobRecord& job) {
   std::int64_t newest = -1;
   for (const cluster::CheckpointRecord& r : job.checkpoints)
-    if (cluster::is_good(r.state)) newest = std::max(newest, r.info.step);
+    if (cluster::is_whole(r)) newest = std::max(newest, r.info.step);
   return newest;
 }
 
@@ -159,7 +159,9 @@ void RestoreChooser::report_what_takes_long(const JobRecord& job, WatchedJob& so
   const bool looks = choosing.token == 0;
   jobs_.wait(job, soft,
              "checkpoints are looked for on " + hosts_text(hosts) + ": " +
-                 (looks ? "its directory there is being read" : choosing.choice.step().at.info.path + " is being verified"));
+                 (looks ? "its directory there is being read"
+                        : choosing.choice.step().at.info.path +
+                              (choosing.choice.step().kind == StepKind::fetch ? " is being put together" : " is being verified")));
 }
 
 std::string RestoreChooser::hosts_text(const std::vector<NodeId>& hosts) const {
@@ -273,10 +275,14 @@ void RestoreChooser::all_looked(const JobRecord& job, Choosing& choosing) {
                       (job.restore_waits_since && *job.restore_waits_since + c_.options.restore_wait <= c_.elapsed());
   const bool parent = choosing.choice.step().kind == StepKind::scan;
   choosing.choice.scanned(choosing.found, hosts_away(job, choosing), waited);
-  if (parent && choosing.choice.step().kind == StepKind::scan_parent) {
-    choosing.looked.clear();
-    choosing.found.clear();
-  }
+  if (parent && choosing.choice.step().kind == StepKind::scan_parent) look_everywhere(choosing);
+}
+
+// Before another scan of the same choice.
+void RestoreChooser::look_everywhere(Choosing& choosing) {
+  choosing.looked.clear();
+  choosing.found.clear();
+  choosing.everywhere = true;
 }
 
 // ---------------------------------------------------------------- verification
@@ -302,6 +308,10 @@ void RestoreChooser::ask(const JobRecord& job, Choosing& choosing) {
     case StepKind::verify:
       place();
       return checkpoints_.verify(choosing.host, VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
+    case StepKind::fetch:
+      place();
+      choosing.host = step.to;
+      return checkpoints_.fetch(step.to, step.at.hosts.front(), VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
     case StepKind::quarantine:
       place();
       c_.propose(CommandType::checkpoint,
@@ -331,9 +341,11 @@ bool RestoreChooser::verified(const CheckpointVerified& e) {
     return true;
   }
   const auto at = choosing->choice.step().at;
-  if (e.result)
+  if (e.result && !at.info.is_share())
     c_.propose(CommandType::checkpoint, CheckpointSeen{e.job, at.info, CheckpointState::verified, "", choosing->host, at.generation});
   choosing->choice.verified(e.result);
+  const StepKind next = choosing->choice.step().kind;
+  if (next == StepKind::scan || next == StepKind::scan_parent) look_everywhere(*choosing);
   return true;
 }
 

@@ -72,6 +72,7 @@ class RestoreChooser {
   std::set<NodeId> copies_in_service() const;
   std::set<NodeId> hosts_to_ask(const cluster::JobRecord& job, const Choosing& choosing) const;
   void ask_hosts(const cluster::JobRecord& job, Choosing& choosing);
+  static void look_everywhere(Choosing& choosing);
   void all_looked(const cluster::JobRecord& job, Choosing& choosing);
   std::set<NodeId> hosts_away(const cluster::JobRecord& job, const Choosing& choosing) const;
   std::string hosts_text(const std::vector<NodeId>& hosts) const;

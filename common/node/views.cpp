@@ -231,12 +231,30 @@ wire::EventView event_view(const cluster::LedgerEvent& e) {
   return v;
 }
 
-std::vector<wire::CheckpointView> checkpoint_views(const JobRecord& job) {
-  static constexpr const char* kStates[] = {"complete", "verified", "damaged", "quarantined", "deleted"};
+namespace {
+
+// Which host has what of it, and what is missing.
+std::string shares_text(const Context& c, const cluster::CheckpointRecord& r) {
+  std::string text;
+  for (const cluster::CheckpointPlace& p : r.places) {
+    text += (text.empty() ? "" : ", ") + host_name(c, p.host);
+    if (p.shares.files.empty()) continue;
+    text += " has " + p.shares.files.front().name;
+    if (p.shares.files.size() > 1) text += " and " + std::to_string(p.shares.files.size() - 1) + " more";
+  }
+  return r.info.defect.empty() ? text : r.info.defect + ": " + text;
+}
+
+}  // namespace
+
+std::vector<wire::CheckpointView> checkpoint_views(const Context& c, const JobRecord& job) {
+  static constexpr const char* kStates[] = {"complete", "verified", "damaged", "quarantined", "deleted", "incomplete"};
   std::vector<wire::CheckpointView> views;
-  for (const auto& r : job.checkpoints)
-    views.push_back({r.info.path, r.info.step, r.generation, kStates[static_cast<int>(r.state)], r.info.bytes, to_rfc3339(r.seen),
-                     r.info.defect, r.info.digest});
+  for (const auto& r : job.checkpoints) {
+    const bool shares = r.state == cluster::CheckpointState::shares;
+    views.push_back({r.info.path, r.info.step, r.generation, shares && r.info.complete ? "together" : kStates[static_cast<int>(r.state)],
+                     r.info.bytes, to_rfc3339(r.seen), shares ? shares_text(c, r) : r.info.defect, r.info.digest});
+  }
   return views;
 }
 

@@ -18,7 +18,7 @@ std::string waiting_for(const Context& c, const cluster::JobRecord& job, std::st
 // Unless `owned` (the caller is the job's user), secrets and the error output of the first fault are hidden. The
 // package's digest is among the secrets: who knows it may have the package.
 wire::JobDescription description(const Context& c, const cluster::JobRecord& job, std::string coordinator, bool owned);
-std::vector<wire::CheckpointView> checkpoint_views(const cluster::JobRecord& job);
+std::vector<wire::CheckpointView> checkpoint_views(const Context& c, const cluster::JobRecord& job);
 // The specification that each task of this placement has or would get. `only`: one task's name, or "" for all.
 Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const cluster::JobRecord& job, const std::string& only);
 // "Running" from "running"

@@ -50,6 +50,10 @@ Result<std::string> read_deepspeed_files(FileAccess& files, const std::string& d
     tables.push_back(std::move(*file));
   }
   if (first.empty()) return fail(ErrorCode::not_found, std::string(kDeepspeedModel) + " is not there");
+  return read_deepspeed_counts(files, first);
+}
+
+Result<std::string> read_deepspeed_counts(FileAccess& files, const std::string& first) {
   const auto pickle = read_pickle(files, first);
   if (!pickle) return pickle;
   const Counts counts = counts_in(*pickle);

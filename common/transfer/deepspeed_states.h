@@ -21,6 +21,9 @@ bool is_deepspeed_file(std::string_view name);  // without its directory
 // kDeepspeedCountBytes. Errors: as of read_rank_file(); not_found: there is no first file.
 Result<std::string> read_deepspeed_files(FileAccess& files, const std::string& directory, std::vector<FileTable>& tables);
 
+// The same of the first file alone.
+Result<std::string> read_deepspeed_counts(FileAccess& files, const std::string& first);
+
 // Are these all ranks' files? `counts`: what read_deepspeed_files() returned. Other files among them are passed over.
 // Errors: damaged, or those of lacks_ranks().
 Status check_deepspeed_files(std::string_view counts, const std::vector<FileTable>& tables);

@@ -85,6 +85,8 @@ struct Found {
   bool surely = false;
 };
 
+struct FileTable;
+
 // The rules of one format. A checkpoint is a directory of its own, or files among others with a common beginning:
 // `base`, the end of its path, with endings.
 struct Format {
@@ -106,6 +108,10 @@ struct Format {
   Result<std::string> (*table)(FileAccess& files, std::string_view base) = nullptr;
   // For formats to which each rank adds files, perhaps on its own host's disk alone: true if a file of this name is one.
   bool (*is_file_of_rank)(std::string_view file_name) = nullptr;
+  // Of those formats: what of the files that are here says which files there must be, as `lacks` reads it; "": none of these does.
+  Result<std::string> (*list_of_all)(FileAccess& files, const std::vector<FileTable>& tables) = nullptr;
+  // What is missing if there are only files of these names; "": nothing.
+  std::string (*lacks)(std::string_view list, const std::vector<std::string>& names) = nullptr;
   bool by_auto = true;  // `format: auto` looks for it, too: not where other programs write such files beside their checkpoints
   // True if the name alone says that this is a checkpoint. With `format: auto` only such are looked for, and `keep` removes only such:
   // other files of the user may have the same ending.

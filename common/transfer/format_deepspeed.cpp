@@ -32,6 +32,19 @@ Result<std::unique_ptr<Contents>> parse_deepspeed(std::string_view table, std::s
   return contents;
 }
 
+Result<std::string> list_of_states(FileAccess& files, const std::vector<FileTable>& tables) {
+  for (const std::string_view first : {kDeepspeedModel, kDeepspeedShare})
+    if (std::ranges::find(tables, first, &FileTable::name) != tables.end()) return read_deepspeed_counts(files, std::string(first));
+  return std::string();
+}
+
+std::string lacks_states(std::string_view list, const std::vector<std::string>& names) {
+  std::vector<FileTable> tables;
+  for (const std::string& name : names) tables.push_back({name, 0, FileTable::Kind::zips, ""});
+  const auto all = check_deepspeed_files(list, tables);
+  return all ? "" : all.error().message;
+}
+
 std::string same(std::string_view name) { return std::string(name); }
 constexpr Hint kLatest = tracker_hint<same, same, true>("latest");
 
@@ -49,6 +62,8 @@ extern const Format kDeepspeedFormat{
     .other_contents = kFirstShare,
     .table = deepspeed_table,
     .is_file_of_rank = is_deepspeed_file,
+    .list_of_all = list_of_states,
+    .lacks = lacks_states,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
     .hint = &kLatest,

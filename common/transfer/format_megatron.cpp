@@ -36,11 +36,20 @@ bool is_rank_file(std::string_view name) {
 
 bool is_first(std::string_view name) { return name == kFirstRank || std::ranges::find(kFirstOfMore, name) != kFirstOfMore.end(); }
 
+// How many ranks there are by that first file, in kRankCountBytes.
+Result<std::string> read_rank_count(FileAccess& files, const std::string& first) {
+  const auto pickle = read_pickle(files, first);
+  if (!pickle) return pickle;
+  std::uint64_t ranks = 1;
+  for (const std::string_view size : kSizes) ranks = std::min(kRanks, ranks * std::max<std::uint64_t>(1, pickled_number(*pickle, size)));
+  return to_little_endian(ranks, kRankCountBytes);
+}
+
 Result<std::string> megatron_table(FileAccess& files, std::string_view) {
   const auto names = files.names();
   if (!names) return fail(names.error());
   std::vector<FileTable> tables;
-  std::uint64_t ranks = 1;
+  std::string count = to_little_endian(1, kRankCountBytes);
   for (const std::string& directory : *names) {
     if (place_of_directory(directory).empty()) continue;
     for (const std::string_view ending : {kWeights, kShares}) {
@@ -54,37 +63,52 @@ Result<std::string> megatron_table(FileAccess& files, std::string_view) {
       if (!file) return fail(file.error());
       tables.push_back(std::move(*file));
       if (!is_first(name)) continue;
-      const auto pickle = read_pickle(files, name);
-      if (!pickle) return pickle;
-      for (const std::string_view size : kSizes)
-        ranks = std::min(kRanks, ranks * std::max<std::uint64_t>(1, pickled_number(*pickle, size)));
+      auto said = read_rank_count(files, name);
+      if (!said) return said;
+      count = std::move(*said);
     }
   }
-  return to_little_endian(ranks, kRankCountBytes) + join_tables(tables);
+  return count + join_tables(tables);
 }
 
-Result<std::unique_ptr<Contents>> parse_megatron(std::string_view table, std::string_view base) {
-  if (table.size() < kRankCountBytes) return bad_iteration("its list of files is cut");
-  const std::uint64_t ranks = from_little_endian(table.substr(0, kRankCountBytes));
-  const auto tables = split_tables(table.substr(kRankCountBytes));
-  if (!tables) return fail(tables.error());
+// `count`: of read_rank_count().
+Status check_ranks(std::string_view count, const std::vector<std::string>& names) {
   RankGrid weights, shares;
-  std::string first;
-  for (const FileTable& file : *tables) {
-    if (!is_rank_file(file.name) || file.kind != FileTable::Kind::zips) return bad_iteration(file.name + " is not one of its files");
-    const std::string_view directory = std::string_view(file.name).substr(0, file.name.find('/'));
-    (file.name.ends_with(kWeights) ? weights : shares).add(place_of_directory(directory));
-    if (is_first(file.name)) first = file.name;
-  }
-  if (first.empty()) return bad_iteration("it has no rank 0");
+  for (const std::string& name : names)
+    (name.ends_with(kWeights) ? weights : shares).add(place_of_directory(std::string_view(name).substr(0, name.find('/'))));
+  if (std::ranges::none_of(names, is_first)) return bad_iteration("it has no rank 0");
   if (const std::string hole = weights.hole(); !hole.empty()) return lacks_ranks("mp_rank_" + hole + " is missing");
+  const std::uint64_t ranks = from_little_endian(count);
   if (weights.places.size() < ranks)
     return lacks_ranks("only " + std::to_string(weights.places.size()) + " of " + std::to_string(ranks) + " ranks are there");
   if (!shares.places.empty() && shares.places != weights.places)
     return lacks_ranks("only some ranks have a file " + std::string(kShares.substr(1)));
-  auto contents = several_files(*tables, first);
+  return {};
+}
+
+Result<std::unique_ptr<Contents>> parse_megatron(std::string_view table, std::string_view base) {
+  if (table.size() < kRankCountBytes) return bad_iteration("its list of files is cut");
+  const auto tables = split_tables(table.substr(kRankCountBytes));
+  if (!tables) return fail(tables.error());
+  std::vector<std::string> names;
+  for (const FileTable& file : *tables) {
+    if (!is_rank_file(file.name) || file.kind != FileTable::Kind::zips) return bad_iteration(file.name + " is not one of its files");
+    names.push_back(file.name);
+  }
+  if (const Status all = check_ranks(table.substr(0, kRankCountBytes), names); !all) return fail(all.error());
+  auto contents = several_files(*tables, *std::ranges::find_if(names, is_first));
   if (contents) (*contents)->step = step_of_name(base);
   return contents;
+}
+
+Result<std::string> list_of_ranks(FileAccess& files, const std::vector<FileTable>& tables) {
+  const auto first = std::ranges::find_if(tables, is_first, &FileTable::name);
+  return first == tables.end() ? std::string() : read_rank_count(files, first->name);
+}
+
+std::string lacks_some_ranks(std::string_view list, const std::vector<std::string>& names) {
+  const Status all = check_ranks(list, names);
+  return all ? "" : all.error().message;
 }
 
 }  // namespace
@@ -101,6 +125,8 @@ extern const Format kMegatronFormat{
     .other_contents = kFirstOfMore,
     .table = megatron_table,
     .is_file_of_rank = is_rank_file,
+    .list_of_all = list_of_ranks,
+    .lacks = lacks_some_ranks,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
     .hint = &kMegatronTracker,

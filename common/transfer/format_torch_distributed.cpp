@@ -100,6 +100,23 @@ Result<std::unique_ptr<Contents>> parse_shards(std::string_view joined, std::str
   return contents;
 }
 
+Result<std::string> list_of_shards(FileAccess&, const std::vector<FileTable>& tables) {
+  const auto metadata = std::ranges::find(tables, kMetadata, &FileTable::name);
+  std::string list;
+  if (metadata == tables.end() || !is_whole_pickle(metadata->table)) return list;
+  for (const std::string& name : shards_named_in(metadata->table)) list += name + "\n";
+  return list;
+}
+
+std::string lacks_shards(std::string_view list, const std::vector<std::string>& names) {
+  while (!list.empty()) {
+    const std::string_view name = list.substr(0, list.find('\n'));
+    if (std::ranges::find(names, name) == names.end()) return std::string(name) + " is missing";
+    list.remove_prefix(std::min(list.size(), name.size() + 1));
+  }
+  return "";
+}
+
 }  // namespace
 
 extern const Format kTorchDistributedFormat{
@@ -113,6 +130,8 @@ extern const Format kTorchDistributedFormat{
     .is_file_of = [](std::string_view name, std::string_view) { return name == kMetadata || is_shard(name) || is_beside(name); },
     .table = shards_table,
     .is_file_of_rank = is_shard,
+    .list_of_all = list_of_shards,
+    .lacks = lacks_shards,
     .named_clearly = [](std::string_view base) { return step_said_by(base).has_value(); },
     .step_of = step_of_name,
     .hint = &kMegatronTrackerIfThere,

@@ -335,14 +335,14 @@ struct KeepBlobRequest {
   std::string host;                  // NodeId of a host that has it
   template <class V> void fields(V& v) { v("digest", digest); v("host", host); }
 };
-enum class CheckpointAsk : unsigned char { scan, verify, quarantine };
-constexpr CheckpointAsk enum_last(CheckpointAsk) { return CheckpointAsk::quarantine; }
+enum class CheckpointAsk : unsigned char { scan, verify, quarantine, fetch };
+constexpr CheckpointAsk enum_last(CheckpointAsk) { return CheckpointAsk::fetch; }
 // Asks a host about the checkpoints of a job on its own disk. The host answers by its own copy of the ledger.
 struct CheckpointQuestion {
   CheckpointAsk ask = CheckpointAsk::scan;
   std::uint64_t job = 0;
-  std::string dir;                   // scan: the directory; "": the job's
-  std::string info;                  // verify, quarantine: an encoded transfer::CheckpointInfo
+  std::string dir;                   // scan: the directory; "": the job's. fetch: the NodeId of the host that has it
+  std::string info;                  // verify, quarantine, fetch: an encoded transfer::CheckpointInfo
   template <class V> void fields(V& v) { v("ask", ask); v("job", job); v("dir", dir); v("info", info); }
 };
 struct CheckpointAnswer {

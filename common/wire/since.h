@@ -1,13 +1,11 @@
-// The version of the ledger that introduced a field (common/cluster/versions.h), for fields() of the ledger's structs.
+// Where the codec finds that version; and one that tests of an upgrade use.
 #pragma once
 
-#include <cstdint>
+#include "common/base/since.h"
 
 namespace dtrain::wire {
 
-struct Since {
-  std::uint32_t version = 1;
-};
+using dtrain::Since;
 // A version of no release, to which tests of an upgrade raise the ledger. Its only rule: a job may have `rehearsal`.
 inline constexpr Since kRehearsal{1'000'000};
 

@@ -160,7 +160,7 @@ struct CheckpointView {
   std::string path;
   std::int64_t step = 0;
   std::uint32_t generation = 0;
-  std::string state;  // complete | verified | damaged | quarantined | stale | gone
+  std::string state;  // complete | verified | damaged | quarantined | deleted; in shares of several hosts: together | incomplete
   std::uint64_t bytes = 0;
   std::string time, defect, digest;
   template <class V>

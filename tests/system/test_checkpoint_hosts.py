@@ -4,9 +4,13 @@ Agents on one machine share a disk. Where each is to have its own, it runs in a 
 mounted over the one that the job names: the same path, other files. That needs root.
 """
 import hashlib
+import io
 import json
 import os
+import signal
+import struct
 import unittest
+import zipfile
 
 import test_hosts
 from harness import until
@@ -80,6 +84,66 @@ class CheckpointHosts(test_hosts.Hosts):
         with open(self.path("said")) as file:
             said = [line.split(" ", 3) for line in file.read().splitlines()]
         return {task: text for generation, task, node, text in said if generation == str(wanted)}
+
+
+def torch_file(text):
+    """One file as torch.save writes it, as far as its zip says: that is what is verified."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("archive/data.pkl", "\x80\x02}.")
+        archive.writestr("archive/data/0", text)
+    return out.getvalue()
+
+
+class SharesTest(CheckpointHosts):
+    """Each rank writes its share of a checkpoint to its own host's disk, as torch.distributed.checkpoint does without a shared directory."""
+    COMMAND = ["sh", "-c", 'echo "$DTRAIN_GENERATION $DTRAIN_ROLE-$DTRAIN_INDEX $DTRAIN_NODE '
+               '$(test -z "$DTRAIN_RESTORE_FROM" || ls -A "$DTRAIN_RESTORE_FROM" | tr "\\n" " ")" >> "$0"; exec sleep 1000']
+
+    def write_share(self, node, step, rank, ranks):
+        path = os.path.join(self.disk(node), "step_%d" % step)
+        os.makedirs(path)
+        with open(os.path.join(path, "__%d_0.distcp" % rank), "wb") as file:
+            file.write(torch_file("weights of rank %d in step %d" % (rank, step)))
+        if rank:
+            return
+        names = b"(" + b"".join(b"\x8c\x0d__%d_0.distcp\x94K\1" % r for r in range(ranks)) + b"u."
+        with open(os.path.join(path, ".metadata"), "wb") as file:
+            file.write(b"\x80\4\x95" + struct.pack("<Q", len(names)) + names)
+
+    def shown(self, agent, step, state):
+        def found():
+            return next((c for c in agent.ask("checkpoints", "j") if c["step"] == step and c["state"] == state), None)
+        until(found, lambda: "step %d to be %s: %s" % (step, state, agent.ask("checkpoints", "j")))
+        return found()
+
+    def test_it_goes_on_from_the_newest_that_is_whole_together(self):
+        agents = self.three()
+        agents[0].do("submit", self.write("j.json", json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread"}, "checkpoint": {"dir": self.path("ckpt")},
+                     "roles": {"worker": {"replicas": 3, "command": [*self.COMMAND, self.path("said")]}}}})))
+        tasks = self.running(agents[0], "j")
+        nodes = [tasks["worker-%d" % r]["node"] for r in range(3)]
+        self.assertEqual(set(nodes), {"a1", "a2", "a3"})
+        for rank, node in enumerate(nodes):
+            self.write_share(node, 100, rank, 3)
+        together = self.shown(agents[0], 100, "together")
+        for rank, node in enumerate(nodes):
+            self.assertIn("%s has %s" % (node, "__%d_0.distcp" % rank if rank else ".metadata and 1 more"), together["defect"])
+        for rank in (0, 1):     # the third died before it wrote
+            self.write_share(nodes[rank], 200, rank, 3)
+        self.assertIn("__2_0.distcp is missing: ", self.shown(agents[0], 200, "incomplete")["defect"])
+        os.kill(tasks["worker-1"]["pid"], signal.SIGKILL)
+        until(lambda: (d := agents[0].ask("describe", "job", "j"))["state"] == "Running" and d["generation"] == 2,
+              lambda: "generation 2 to run: %s" % agents[0].ask("jobs"), 60)
+        self.assertEqual(agents[0].ask("describe", "job", "j")["restored"]["step"], 100)
+        all_of_it = ".metadata __0_0.distcp __1_0.distcp __2_0.distcp"
+        until(lambda: len(self.said_by(2)) == 3, lambda: "all tasks to say what they found: %s" % self.said_by(2))
+        self.assertEqual({t: s.strip() for t, s in self.said_by(2).items()}, {"worker-%d" % r: all_of_it for r in range(3)})
+        self.shown(agents[0], 100, "verified")
+        for rank, node in enumerate(nodes):
+            self.assertEqual(sorted(os.listdir(self.disk(node))), ["step_100"] + (["step_200.quarantined-1"] if rank < 2 else []))
 
 
 class SharedDirectoryTest(CheckpointHosts):

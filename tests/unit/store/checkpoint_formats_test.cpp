@@ -273,7 +273,7 @@ TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
     EXPECT_FALSE(scan()[0].complete) << size;
   }
   std::filesystem::remove(path + "/__0_0.distcp");
-  EXPECT_TRUE(scan().empty()) << "all of rank 0 may lie on another host's disk";
+  EXPECT_TRUE(scan().at(0).is_share()) << "all of rank 0 may lie on another host's disk";
   EXPECT_NE(store::verify_path(path).error().message.find("__0_0.distcp is missing"), std::string::npos);
   write(path + "/__0_1.distcp", shard);
   EXPECT_NE(scan()[0].defect.find("__0_0.distcp is missing"), std::string::npos) << scan()[0].defect;
@@ -281,18 +281,18 @@ TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
   write(path + "/__0_0.distcp", shard);
   EXPECT_TRUE(verify(scan()[0]));
   std::filesystem::rename(path + "/.metadata", path + "/.metadata.tmp");
-  EXPECT_TRUE(scan().empty());
+  EXPECT_TRUE(scan().at(0).is_share() && scan().at(0).shares.list.empty());
 }
 
 // ---- directories with the files of all ranks
 
-TEST_F(CheckpointFormats, DirectoryWithoutAllRanksIsLeftAloneAndOneWithACutFileIncomplete) {
+TEST_F(CheckpointFormats, DirectoryWithoutAllRanksIsAShareAndOneWithACutFileIncomplete) {
   for (const auto& [word, path, file] : {std::tuple("deepspeed", deepspeed_checkpoint(5), "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
                                          std::tuple("megatron", megatron_checkpoint(5), "mp_rank_01_001/model_optim_rng.pt")}) {
     only(word);
     const std::string bytes = read(path + "/" + file);
     std::filesystem::remove(path + "/" + file);
-    EXPECT_TRUE(scan().empty()) << "the others may be on another host's disk";
+    EXPECT_TRUE(scan().at(0).is_share()) << "the others may be on another host's disk";
     const auto verified = store::verify_path(path);
     ASSERT_FALSE(verified);
     EXPECT_NE(verified.error().message.find("rank"), std::string::npos) << verified.error().message;

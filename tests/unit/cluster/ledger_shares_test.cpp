@@ -1,0 +1,104 @@
+// What the ledger knows of checkpoints of which each host has a share.
+#include <gtest/gtest.h>
+
+#include "common/base/limits.h"
+#include "common/transfer/format.h"
+#include "tests/unit/cluster/ledger_world.h"
+
+namespace dtrain::cluster {
+namespace {
+
+class LedgerShares : public LedgerWorld {
+ protected:
+  JobId running() {
+    EXPECT_TRUE(apply(CommandType::raise_version, RaiseVersion{kNewestVersion}).status);
+    job::JobSpec spec = ps_job();
+    spec.checkpoint = job::CheckpointSpec{};
+    spec.checkpoint->dir = "/c";
+    const JobId id = submit(spec);
+    begin(id);
+    all(id, TaskState::staged);
+    return id;
+  }
+  static transfer::CheckpointInfo share(std::int64_t step, const std::string& file, bool first) {
+    transfer::CheckpointInfo info;
+    for (std::size_t i = 0; i < transfer::formats().size(); ++i)
+      if (transfer::formats()[i]->name == "torch-distributed") info.format = transfer::FormatId(i);
+    info.path = "/c/step_" + std::to_string(step);
+    info.step = step;
+    info.bytes = 10;
+    info.digest = file;
+    info.shares.files.push_back({file, 10, "1"});
+    if (first) info.shares.list = "__0_0.distcp\n__1_0.distcp\n";
+    return info;
+  }
+  void see(JobId id, const transfer::CheckpointInfo& info, const NodeId& host, CheckpointState state = CheckpointState::shares,
+           std::optional<Generation> generation = {}) {
+    apply(CommandType::checkpoint, CheckpointSeen{id, info, state, "", host, generation});
+  }
+  const CheckpointRecord& record(JobId id, std::size_t i = 0) const { return job(id).checkpoints.at(i); }
+};
+
+TEST_F(LedgerShares, AreWholeOnceTheLastIsReported) {
+  const JobId id = running();
+  see(id, share(5, "__0_0.distcp", true), "n1");
+  EXPECT_FALSE(is_whole(record(id)));
+  EXPECT_EQ(record(id).info.defect, "__1_0.distcp is missing");
+  EXPECT_FALSE(job(id).committed_once) << "nothing can be restored yet";
+  see(id, share(5, "__1_0.distcp", false), "n2");
+  ASSERT_EQ(job(id).checkpoints.size(), 1u);
+  EXPECT_TRUE(is_whole(record(id)));
+  EXPECT_FALSE(is_good(record(id).state)) << "no host has all of it";
+  EXPECT_EQ(record(id).info.bytes, 20u);
+  EXPECT_TRUE(job(id).committed_once);
+  see(id, share(5, "__1_0.distcp", false), "n2", CheckpointState::deleted);
+  EXPECT_FALSE(is_whole(record(id)));
+  see(id, share(5, "__0_0.distcp", true), "n1", CheckpointState::quarantined);
+  EXPECT_EQ(record(id).state, CheckpointState::quarantined);
+  EXPECT_TRUE(record(id).places.empty());
+}
+
+TEST_F(LedgerShares, HostThatHasAllOfItTakesTheirPlace) {
+  const JobId id = running();
+  see(id, share(5, "__0_0.distcp", true), "n1");
+  see(id, share(5, "__1_0.distcp", false), "n2");
+  transfer::CheckpointInfo all = share(5, "__0_0.distcp", true);
+  all.shares = {};
+  all.complete = true;
+  all.digest = "all";
+  see(id, all, "n1", CheckpointState::verified);
+  ASSERT_EQ(job(id).checkpoints.size(), 1u);
+  EXPECT_EQ(record(id).state, CheckpointState::verified);
+  see(id, share(5, "__1_0.distcp", false), "n2");  // of an agent that began anew
+  EXPECT_EQ(job(id).checkpoints.size(), 1u);
+}
+
+TEST_F(LedgerShares, OfALaterGenerationDoNotMixWithThoseBefore) {
+  const JobId id = running();
+  see(id, share(5, "__0_0.distcp", true), "n1");
+  act(id, ActionKind::restart);
+  everything_ended(id);
+  ASSERT_TRUE(begin(id).status);
+  all(id, TaskState::staged);
+  see(id, share(5, "__1_0.distcp", false), "n2");
+  EXPECT_FALSE(is_whole(record(id)));
+  EXPECT_EQ(record(id).places.size(), 1u);
+}
+
+// The ledger is copied to every voter: it keeps the names of a bounded number.
+TEST_F(LedgerShares, NamesOfOldOnesAreForgottenTheirHostsAreNot) {
+  const JobId id = running();
+  const std::int64_t last = static_cast<std::int64_t>(limits::kSharedNoted) + 1;
+  for (std::int64_t step = 1; step <= last; ++step) {
+    see(id, share(step, "__0_0.distcp", true), "n1");
+    see(id, share(step, "__1_0.distcp", false), "n2");
+  }
+  EXPECT_TRUE(record(id, 0).places[0].shares.files.empty());
+  EXPECT_TRUE(is_whole(record(id, 0))) << "as it was judged";
+  EXPECT_EQ(record(id, 1).places[1].shares.files.size(), 1u);
+  for (std::size_t i = 0; i < 2 * limits::kShareHosts; ++i) see(id, share(last, "__1_0.distcp", false), "m" + std::to_string(i));
+  EXPECT_EQ(record(id, limits::kSharedNoted).places.size(), limits::kShareHosts);
+}
+
+}  // namespace
+}  // namespace dtrain::cluster
