@@ -1,6 +1,5 @@
 // dtrain-shim DIRECTORY [UNIT]: the small parent of one assignment, and of others after it. Started by the agent, outlives it. See
 // docs/shim.md.
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -15,11 +14,11 @@ namespace {
 constexpr uint64_t kAllButSigterm = ~(uint64_t{1} << (SIGTERM - 1));
 
 // Waits until the agent has another assignment for this process: its directory, in at most `room` bytes. Returns false if
-// there will be none. When the host stops (SIGTERM), there is nothing to record, and the process ends at once.
+// there will be none, or if it has prepared processes for it and one of them has ended: the agent begins others. When the host stops
+// (SIGTERM), there is nothing to record, and the process ends at once.
 bool wait_for_assignment(char* directory, size_t room) {
   while (true) {
-    pollfd agent{kBirthSocket, POLLIN, 0};
-    syscall(SYS_ppoll, &agent, 1, nullptr, &kAllButSigterm, sizeof(kAllButSigterm));
+    if (!Standbys::wait_with(kBirthSocket, kAllButSigterm)) return false;
     char packet[kPacketBytes];
     const ssize_t n = recv(kBirthSocket, packet, sizeof(packet), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;

@@ -15,13 +15,13 @@ struct alignas(cmsghdr) Control {
   char bytes[CMSG_SPACE(sizeof(ucred))];
 };
 
-// The sender's uid as the kernel says; UINT32_MAX: there is none.
-uint32_t sender_of(const msghdr& message) {
+// The sender as the kernel says; uid UINT32_MAX: there is none.
+ucred sender_of(const msghdr& message) {
+  ucred sender{0, UINT32_MAX, UINT32_MAX};
   const cmsghdr* head = CMSG_FIRSTHDR(&message);
-  if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) return UINT32_MAX;
-  ucred sender{};
+  if (head == nullptr || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) return sender;
   memcpy(&sender, CMSG_DATA(head), sizeof(sender));
-  return sender.uid;
+  return sender;
 }
 
 void parse_line(const char* line, size_t size, Notification& out) {
@@ -91,8 +91,9 @@ bool NotifySocket::receive(Notification& out) {
     stuck_ = true;
     return false;
   }
-  const uint32_t sender = sender_of(message);
-  if ((message.msg_flags & MSG_TRUNC) != 0 || (sender != uid_ && sender != 0 && sender != geteuid())) return true;
+  const ucred sender = sender_of(message);
+  if ((message.msg_flags & MSG_TRUNC) != 0 || (sender.uid != uid_ && sender.uid != 0 && sender.uid != geteuid())) return true;
+  out.sender = sender.pid;
   for (size_t at = 0; at < static_cast<size_t>(n);) {
     const void* end = memchr(text + at, '\n', static_cast<size_t>(n) - at);
     const size_t stop = end == nullptr ? static_cast<size_t>(n) : static_cast<size_t>(static_cast<const char*>(end) - text);

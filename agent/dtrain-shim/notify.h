@@ -9,6 +9,7 @@ namespace dtrain::shim {
 struct Notification {
   bool ready = false, stopping = false;
   uint32_t watchdogs = 0;
+  int sender = 0;  // its process; 0: another namespace of processes than this one's
   bool has_status = false;
   char status[kStatusBytes];
   uint16_t status_bytes = 0;

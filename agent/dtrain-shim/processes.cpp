@@ -3,8 +3,11 @@
 #include <signal.h>
 
 #include "agent/dtrain-shim/child.h"
+#include "agent/dtrain-shim/tree.h"
 
 namespace dtrain::shim {
+
+constexpr int kGenerations = 16;  // of descendants that speak for a rank
 
 MainProcess Processes::table_[kMostRanks];
 char Processes::tails_[kMostRanks][kTailBytes];
@@ -58,6 +61,53 @@ uint32_t Processes::take(int pid) {
   while (index < count_ && table_[index].pid != pid) ++index;
   if (index < count_) table_[index].pid = 0;
   return index;
+}
+
+void Processes::stopped(int pid, int64_t since_ns) {
+  for (uint32_t i = 0; i < count_; ++i)
+    if (table_[i].pid == pid) table_[i].stopped_ns = since_ns;
+}
+
+// The main process that it is or descends from. count_: none, or it is gone.
+uint32_t Processes::ancestor_of(int pid) const {
+  for (int steps = 0; steps < kGenerations && pid > 1; ++steps) {
+    for (uint32_t i = 0; i < count_; ++i)
+      if (table_[i].pid == pid) return i;
+    pid = parent_of(pid);
+  }
+  return count_;
+}
+
+bool Processes::heard(int pid, int64_t now_ns) {
+  const uint32_t by = count_ == 1 ? 0 : ancestor_of(pid);
+  bool all = true;
+  for (uint32_t i = 0; i < count_; ++i) {
+    MainProcess& process = table_[i];
+    if (by == i || by == count_) process.heard = true;
+    if (by == i) process.heard_ns = now_ns;
+    all = all && (process.heard || process.heard_ns == 0 || process.pid == 0);
+  }
+  for (uint32_t i = 0; all && i < count_; ++i) table_[i].heard = false;
+  return all;
+}
+
+uint32_t Processes::stopped() const {
+  uint32_t first = count_;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const bool stands = table_[i].pid != 0 && table_[i].stopped_ns != 0;
+    if (stands && (first == count_ || table_[i].stopped_ns < table_[first].stopped_ns)) first = i;
+  }
+  return first;
+}
+
+uint32_t Processes::stuck() const {
+  if (const uint32_t stands = stopped(); stands < count_) return stands;
+  uint32_t least = count_;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const bool sends = table_[i].pid != 0 && table_[i].heard_ns != 0;
+    if (sends && (least == count_ || table_[i].heard_ns < table_[least].heard_ns)) least = i;
+  }
+  return least;
 }
 
 bool Processes::any_left() const {

@@ -12,6 +12,9 @@ struct MainProcess {
   int pid = 0;               // 0: it has ended, or was never started
   int output[2] = {-1, -1};  // read ends; index: task::LogStream
   uint16_t tail_bytes = 0;
+  bool heard = false;      // it sent WATCHDOG=1 since all had
+  int64_t heard_ns = 0;    // when it last did, CLOCK_BOOTTIME; 0: never
+  int64_t stopped_ns = 0;  // since when it is stopped by a signal, CLOCK_REALTIME; 0: it is not
 };
 
 struct ProcessStart {
@@ -35,11 +38,20 @@ class Processes {
   // The process with that id, which has ended; count(): it is none of them.
   uint32_t take(int pid);
   bool any_left() const;
+  // The process with that id was stopped by a signal, or continued.
+  void stopped(int pid, int64_t since_ns);
+  // WATCHDOG=1 of that process, or of one that descends from a main process; of an unknown one it counts for all. True: since it last did,
+  // all have sent it that ever do. So one that is silent is not covered by the others.
+  bool heard(int pid, int64_t now_ns);
+  // The first that stands still; else, where several send WATCHDOG=1, the one that did so least lately; count(): there is no such process.
+  uint32_t stopped() const;
+  uint32_t stuck() const;
   void signal(int number) const;
 
  private:
   static MainProcess table_[kMostRanks];
   static char tails_[kMostRanks][kTailBytes];
+  uint32_t ancestor_of(int pid) const;
   uint32_t count_ = 0;
 };
 

@@ -190,9 +190,10 @@ struct Record {
   int64_t ended_ns = 0;
   int32_t code = 0;  // set when ended: exit status, or 126/127 with a step
   int32_t signal = 0;
-  int32_t error = 0;       // errno of step
-  uint32_t watchdogs = 0;  // WATCHDOG=1 messages of this attempt
-  uint32_t statuses = 0;   // STATUS= messages of this attempt
+  int32_t error = 0;  // errno of step
+  // WATCHDOG=1 of this attempt. Of several main processes: how often all that send it, and have not ended, had sent it since the last time.
+  uint32_t watchdogs = 0;
+  uint32_t statuses = 0;  // STATUS= messages of this attempt
   uint16_t status_bytes = 0;
   uint16_t tail_bytes = 0;
   uint64_t dropped_bytes = 0;  // output of this shim that found no room on disk
@@ -201,13 +202,14 @@ struct Record {
   int64_t lease_ns = 0;        // length of its lease
   uint64_t epoch = 0;          // the highest of a coordinator that the shim has seen
   uint32_t rank = 0;           // one more than the rank whose failure ended the attempt; 0: none did. From here on: version 6
-  uint32_t reserved = 0;
+  uint32_t stopped = 0;        // one more than the main process that stood still by a signal when the attempt ended; 0: none. Version 8
   // Why a standby did not become what it should: of the attempt, or of those that this shim prepares. "": none failed. From here on:
   // version 7
   char cold[kColdBytes] = {};
+  int64_t stopped_ns = 0;  // since when `stopped` stood still, CLOCK_REALTIME. From here on: version 8
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
-static_assert(sizeof(Record) == 144 + kColdBytes);
+static_assert(sizeof(Record) == 152 + kColdBytes);
 inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes;
 static_assert(kRecordBytes < kPacketBytes);
 

@@ -152,6 +152,7 @@ void Shim::obey(const CommandPacket& command, int (&fds)[kRunDescriptors]) {
     case Command::start: outcome = start(command, reply, answer_now); break;
     case Command::signal: outcome = signal(command); break;
     case Command::kill:
+      blame_stuck();
       if (!runs() && !ends()) outcome = Outcome::no_attempt;
       else kill_tree();
       if (lease_) withdraw_start(Outcome::withdrawn);
@@ -236,7 +237,9 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
   record_.started_ns = reply.started_ns = wall_ns();
   record_.ended_ns = 0;
   record_.code = record_.signal = 0;
-  record_.rank = 0;
+  record_.rank = record_.stopped = 0;
+  record_.stopped_ns = 0;
+  blamed_ = kMostRanks;
   record_.watchdogs = record_.statuses = 0;
   record_.status_bytes = record_.tail_bytes = 0;
   childless_ = false;
@@ -318,7 +321,11 @@ void Shim::signalled() {
 void Shim::reap() {
   int status = 0;
   pid_t pid;
-  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+  while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+    if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+      processes_.stopped(pid, WIFSTOPPED(status) ? wall_ns() : 0);
+      continue;
+    }
     standbys_.ended(pid);
     launched_.ended(pid, status, tree_);
     const uint32_t index = processes_.take(pid);
@@ -343,8 +350,21 @@ void Shim::process_ended(uint32_t index, int status) {
     record_.flags &= static_cast<uint16_t>(~kHostStops);
 }
 
-// `index`: of the process whose end is the attempt's.
+// Before the attempt is killed, or ends by the failure of a process that waited for another: which one stands still, or is silent. While
+// the whole task is frozen they all are.
+void Shim::blame_stuck() {
+  if (!runs() || stands_still()) return;
+  blamed_ = processes_.stuck();
+  const uint32_t stopped = processes_.stopped();
+  if (stopped == processes_.count()) return;
+  record_.stopped = stopped + 1;
+  record_.stopped_ns = processes_.at(stopped).stopped_ns;
+}
+
+// `index`: of the process whose end is the attempt's. Of those that are killed together, it is the one that was to blame.
 void Shim::attempt_ends(uint32_t index, int code, int signal) {
+  if (signal == SIGKILL && blamed_ < processes_.count()) index = blamed_;
+  else if (code != 0 || signal != 0) blame_stuck();
   record_.phase = static_cast<uint8_t>(Phase::ending);
   record_.ended_ns = wall_ns();
   record_.code = code;
@@ -423,13 +443,14 @@ void Shim::read_notifications() {
     if (!runs() && !ends()) continue;
     if (news.ready) record_.flags |= kReady;
     if (news.stopping) record_.flags |= kStopping;
-    record_.watchdogs += news.watchdogs;
+    const bool lives = news.watchdogs > 0 && processes_.heard(news.sender, boot_ns());
+    record_.watchdogs += lives ? 1 : 0;
     if (news.has_status) {
       memcpy(status_, news.status, news.status_bytes);
       record_.status_bytes = news.status_bytes;
       ++record_.statuses;
     }
-    anything = anything || news.ready || news.stopping || news.watchdogs > 0 || news.has_status;
+    anything = anything || news.ready || news.stopping || lives || news.has_status;
   }
   if (notify_.is_stuck() == deaf_) return anything ? changed() : void();
   // It waits for one of its holders to end, which is checked at every other event.

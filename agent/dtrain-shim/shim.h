@@ -64,6 +64,7 @@ class Shim {
   ProcessStart start_process();
   bool starts_more() const;
   bool may_start() const;  // an attempt runs, and does not stand still
+  bool stands_still() const { return (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || held_; }
   Outcome run_beside(const CommandPacket& command, int (&fds)[kRunDescriptors]);
   bool more_to_start() const;
   void start_next();
@@ -106,6 +107,7 @@ class Shim {
   void reap();
   void process_ended(uint32_t index, int status);
   void attempt_ends(uint32_t index, int code, int signal);
+  void blame_stuck();
   Outcome signal(const CommandPacket& command);  // in shim_stop.cpp
   void signal_task(int number, bool whole_tree);
   void give_grace(int64_t grace_ns);
@@ -148,6 +150,7 @@ class Shim {
   uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
   uint32_t last_process_ = 0;  // the one whose end was the attempt's
+  uint32_t blamed_ = 0;        // the one that stood still or was silent when the attempt was killed; kMostRanks: none
   bool childless_ = true;      // the newest wait found no child at all
   bool watching_cgroup_ = false;
   bool deaf_ = false;          // notifications are not read

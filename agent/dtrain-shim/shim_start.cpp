@@ -18,10 +18,7 @@ ProcessStart Shim::start_process() {
 // start takes. A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
 bool Shim::starts_more() const { return may_start() && more_to_start(); }
 
-bool Shim::may_start() const {
-  const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || held_;
-  return runs() && !still && (!lease_ || lease_->phase() == task::Lease::Phase::running);
-}
+bool Shim::may_start() const { return runs() && !stands_still() && (!lease_ || lease_->phase() == task::Lease::Phase::running); }
 
 // A program that another task of the job wants here. Its socket is told what became of it.
 Outcome Shim::run_beside(const CommandPacket& command, int (&fds)[kRunDescriptors]) {

@@ -24,7 +24,7 @@ Outcome Shim::signal(const CommandPacket& command) {
 
 // After the end of the main process, the tree consists of the rest.
 void Shim::signal_task(int number, bool whole_tree) {
-  const bool still = (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || freeze_due_ != 0 || held_;
+  const bool still = stands_still() || freeze_due_ != 0;
   if (whole_tree && still) tree_.signal_all(number);
   else if (whole_tree) tree_.signal_at_once(number);
   else if (runs()) processes_.signal(number);

@@ -1,6 +1,7 @@
 #include "agent/dtrain-shim/standbys.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -192,6 +193,17 @@ void Standbys::dismiss() {
     if (sockets_[i] >= 0) close(sockets_[i]);
   }
   count_ = ready_ = 0;
+}
+
+bool Standbys::wait_with(int socket, uint64_t blocked) {
+  static pollfd watched[1 + kMostRanks];
+  watched[0] = {socket, POLLIN, 0};
+  for (uint32_t i = 0; i < count_; ++i) watched[1 + i] = {sockets_[i], 0, 0};  // its end alone
+  syscall(SYS_ppoll, watched, 1 + count_, nullptr, &blocked, sizeof(blocked));
+  if (watched[0].revents != 0) return true;
+  for (uint32_t i = 0; i < count_; ++i)
+    if (watched[1 + i].revents != 0) return false;
+  return true;
 }
 
 bool Standbys::close_others(int last) const {

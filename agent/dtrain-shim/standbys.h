@@ -28,6 +28,10 @@ class Standbys {
   // None is needed any more: those that are left end.
   void dismiss();
 
+  // Waits, without a limit, for something to read at `socket`, with all but these signals let through. False: a standby has ended
+  // meanwhile.
+  static bool wait_with(int socket, uint64_t blocked);
+
   const char* cold() const { return cold_.c_str(); }
   // Closes every descriptor above `last`, except their sockets.
   bool close_others(int last) const;

@@ -58,6 +58,17 @@ bool read_stat(const char* pid, ProcessStat& out) {
   return out.parent < kPids;
 }
 
+}  // namespace
+
+int parent_of(int pid) {
+  Text<16> number;
+  number.add(static_cast<uint64_t>(pid));
+  ProcessStat stat;
+  return read_stat(number.c_str(), stat) ? static_cast<int>(stat.parent) : 0;
+}
+
+namespace {
+
 // One pass through /proc. Adds every process whose parent is a member; returns true when there were new ones.
 bool scan_pass() {
   const int proc = open_file("/proc", O_RDONLY | O_DIRECTORY);

@@ -6,6 +6,8 @@
 
 namespace dtrain::shim {
 
+int parent_of(int pid);  // 0: it has none, or is gone
+
 class Tree {
  public:
   // `cgroup`: the assignment's directory, whose child `task` is used; "": do without. `memory_cgroup`: v1, or "".

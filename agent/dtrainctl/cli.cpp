@@ -300,6 +300,8 @@ class CommandLine {
     CLI::App* exec = verb("exec", "runs a command beside a task: exec JOB TASK -- CMD...");
     exec->add_option("job", exec_.job, "job")->required();
     exec->add_option("task", exec_.task, "task, such as worker-1")->required();
+    const auto of_rank = [this](std::uint16_t number) { exec_.rank = number + 1u; };
+    exec->add_option_function<std::uint16_t>("--rank", of_rank, "in the surroundings of this rank of the task, from 0 (LOCAL_RANK)");
     exec->callback([this] {
       if (command_.empty()) throw CLI::ValidationError("exec", "give a command behind --");
       ExecOptions options = exec_;

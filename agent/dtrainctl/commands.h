@@ -116,7 +116,8 @@ inline constexpr int kNotLaunched = 255;  // as ssh exits where it is not the co
 struct ExecOptions {
   std::string job, task;
   std::vector<std::string> command;
-  bool launches = false;  // as a part of the task, from inside another task of the job (dtrain-rsh)
+  std::uint32_t rank = 0;  // as wire::ExecRequest::rank
+  bool launches = false;   // as a part of the task, from inside another task of the job (dtrain-rsh)
 };
 int cmd_exec(Session& session, const ExecOptions& options);
 

@@ -9,6 +9,15 @@ namespace dtrain::ctl {
 
 bool is_final_state(std::string_view s) { return s == "Succeeded" || s == "Failed" || s == "Cancelled"; }
 
+namespace {
+
+// A task that failed in a job that goes on comes again: Failed is for what ended for good.
+std::string shown_state(const wire::TaskView& task, const wire::JobView& job) {
+  return task.state == "Failed" && !is_final_state(job.state) ? "Died" : task.state;
+}
+
+}  // namespace
+
 std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars) {
   const wire::JobView& job = update.job;
   std::vector<std::string> lines;
@@ -38,7 +47,8 @@ std::vector<std::string> progress_block(const wire::JobUpdate& update, const Lay
   }
   Table table({{"TASK"}, {"STATE", 0, false, false, true}, {"NODE", 2}, {"ATTEMPT", 1, false, true}, {"STATUS", 3, true}});
   for (const wire::TaskView* task : tasks)
-    table.add({task->task, task->state, task->node, std::to_string(task->attempt), task->status.empty() ? task->reason : task->status});
+    table.add({task->task, shown_state(*task, job), task->node, std::to_string(task->attempt),
+               task->status.empty() ? task->reason : task->status});
   const std::string text = table.render(layout);
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = text.find('\n', start);
@@ -66,14 +76,15 @@ std::vector<std::string> PlainProgress::changes(const wire::JobUpdate& update) {
   }
   for (const wire::TaskView& task : update.tasks) {
     Seen& seen = tasks_[task.task];
-    if (task.state != seen.state || task.attempt != seen.attempt) {
-      std::string line = task.task + ": " + task.state;
+    const std::string state = shown_state(task, job);
+    if (state != seen.state || task.attempt != seen.attempt) {
+      std::string line = task.task + ": " + state;
       if (task.attempt > 1) line += " (attempt " + std::to_string(task.attempt) + ")";
       if (!task.reason.empty()) line += ": " + task.reason;
       lines.push_back(std::move(line));
     }
     if (task.status != seen.status && !task.status.empty()) lines.push_back(task.task + ": STATUS " + task.status);
-    seen = {task.state, task.status, task.attempt};
+    seen = {state, task.status, task.attempt};
   }
   for (std::string& line : lines) line = printable(line);
   return lines;

@@ -73,6 +73,13 @@ std::string end_text(const wire::TaskView& task) {
   return task.state == "Succeeded" && !by_itself ? "with its job" : exit_text(task.exit);
 }
 
+// As RANK counts: "4-7".
+std::string ranks_text(const std::optional<wire::RanksView>& ranks) {
+  if (!ranks || ranks->count == 0) return "";
+  const std::string first = std::to_string(ranks->first);
+  return ranks->count == 1 ? first : first + "-" + std::to_string(ranks->first + ranks->count - 1);
+}
+
 std::string fault_text(const wire::FaultView& fault) {
   const std::string rank = fault.rank > 0 ? "." + std::to_string(fault.rank - 1) : "";  // as in front of its lines in the log
   const std::string cause = fault.error.empty() ? fault.cause : fault.error + " (" + fault.cause + ")";
@@ -118,20 +125,36 @@ std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& lay
 }
 
 std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout) {
-  Table table({{"TASK"},
-               {"STATE", 0, false, false, true},
-               {"NODE", 2},
-               {"PID", 3, false, true},
-               {"ADDRESS", 5},
-               {"ATTEMPT", 4, false, true},
-               {"EXIT", 1, true},
-               {"GPUS", 6, true, false, false, true},
-               {"STARTED", 7, false, false, false, true},
-               {"REASON", 8, true, false, false, true},
-               {"STATUS", 9, true}});
-  for (const wire::TaskView& task : tasks)
-    table.add({task.task, task.state, task.node, task.pid != 0 ? std::to_string(task.pid) : "", task.address, std::to_string(task.attempt),
-               end_text(task), joined(task.gpus, ","), task.started_at.value_or(""), task.reason, task.status});
+  const bool ranks = std::ranges::any_of(tasks, [](const wire::TaskView& task) { return task.ranks.has_value(); });
+  std::vector<Column> columns{{"TASK"},
+                              {"STATE", 0, false, false, true},
+                              {"NODE", 2},
+                              {"PID", 3, false, true},
+                              {"ADDRESS", 6},
+                              {"ATTEMPT", 4, false, true},
+                              {"EXIT", 1, true},
+                              {"GPUS", 7, true, false, false, true},
+                              {"STARTED", 8, false, false, false, true},
+                              {"REASON", 9, true, false, false, true},
+                              {"STATUS", 10, true}};
+  constexpr std::ptrdiff_t kRanksAt = 3;  // behind the host
+  if (ranks) columns.insert(columns.begin() + kRanksAt, {"RANKS", 5, false, true});
+  Table table(std::move(columns));
+  for (const wire::TaskView& task : tasks) {
+    std::vector<std::string> cells{task.task,
+                                   task.state,
+                                   task.node,
+                                   task.pid != 0 ? std::to_string(task.pid) : "",
+                                   task.address,
+                                   std::to_string(task.attempt),
+                                   end_text(task),
+                                   joined(task.gpus, ","),
+                                   task.started_at.value_or(""),
+                                   task.reason,
+                                   task.status};
+    if (ranks) cells.insert(cells.begin() + kRanksAt, ranks_text(task.ranks));
+    table.add(std::move(cells));
+  }
   return table.render(layout);
 }
 
@@ -309,6 +332,7 @@ std::string task_specs_text(const std::vector<wire::TaskSpecView>& tasks) {
     out += "  " + field("command", command);
     if (!task.work_dir.empty()) out += "  " + field("directory", task.work_dir);
     if (!task.gpus.empty()) out += "  " + field("GPUs", joined(task.gpus, " "));
+    out += task.ranks ? "  " + field("ranks", ranks_text(task.ranks)) : "";
     for (const auto& [key, value] : task.env) out += "  " + printable(key) + "=" + printable(value) + "\n";
   }
   return out;

@@ -3,6 +3,8 @@
 #include "agent/dtraind/exam_terms.h"
 #include "agent/dtraind/exec_place.h"
 #include "agent/proc/task_of_process.h"
+#include "common/wire/codec.h"
+#include "common/wire/control.h"
 
 namespace dtrain::daemon {
 
@@ -88,7 +90,8 @@ struct Daemon::Perform {
 void Daemon::perform(node::Effect& effect) { std::visit(Perform{*this}, effect); }
 
 void Daemon::open_exec(const node::OpenExec& effect) {
-  auto place = exec_place(prepared_.layout.tasks(), effect.id);
+  const auto query = wire::decode<wire::ExecRequest>(effect.query);
+  auto place = exec_place(prepared_.layout.tasks(), effect.id, query ? query->rank : 0);
   if (!place) return answer_error(effect.connection, effect.request, place.error());
   if (effect.in_task && place->inside != 0)
     return answer_error(effect.connection, effect.request,

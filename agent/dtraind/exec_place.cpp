@@ -10,7 +10,7 @@
 
 namespace dtrain::daemon {
 
-Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const AssignmentId& id) {
+Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const AssignmentId& id, std::uint32_t rank) {
   auto launch = proc::read_launch(tasks_dir + "/" + id.text());
   if (!launch) return fail(launch.error());
   proc::ExecPlace place;
@@ -18,7 +18,10 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
   place.user = {"", launch->switch_user ? launch->uid : launch->agent_uid};
   place.work_dir = launch->work_dir;
   place.env = std::move(launch->env);
-  if (!launch->ranks.empty()) place.env.merge(launch->ranks.front());  // as the first of its ranks has it
+  if (rank > launch->ranks.size())
+    return fail(ErrorCode::not_found, "could not execute: " + id.task.text() + " has no rank " + std::to_string(rank - 1),
+                "a rank is counted within its task (LOCAL_RANK)");
+  if (!launch->ranks.empty()) place.env.merge(launch->ranks[rank > 0 ? rank - 1 : 0]);
   // Where the shim and its task are: agent/proc/cgroup.h. The memory hierarchy (v1) has one group for both.
   if (!launch->cgroup.empty()) place.cgroups.push_back(launch->cgroup + "/task");
   place.cgroups.push_back(launch->memory_cgroup);
@@ -45,6 +48,8 @@ Result<proc::ExecPlace> exec_place(const std::string& tasks_dir, const Assignmen
       place.env[entry.substr(0, equals)] = entry.substr(equals + 1);
     at += entry.size() + 1;
   }
+  if (rank > 0)
+    for (const auto& [name, value] : launch->ranks[rank - 1]) place.env[name] = value;
   if (const auto directory = place.env.find("PWD"); directory != place.env.end()) place.work_dir = directory->second;
   return place;
 }

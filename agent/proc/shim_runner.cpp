@@ -355,6 +355,7 @@ std::vector<task::FoundShim> ShimRunner::list() {
     TrackedShim& shim = shims_.at(handle);
     found.push_back(shim.found());
     if (found.back().exit) remove_made(shim);
+    if (found.back().running) standbys_.adopted(id, shim.directory(), shim.launch_file(), handle, begin);
     // An earlier agent may have ordered it just before it ended.
     if (!found.back().shim_alive && launch_came_to_nothing(shim.directory())) settle(shim, 0);
   }

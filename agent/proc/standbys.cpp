@@ -15,6 +15,7 @@
 #include "agent/proc/cgroup.h"
 #include "agent/proc/tracked_shim.h"
 #include "common/job/warm.h"
+#include "common/wire/codec.h"
 
 namespace dtrain::proc {
 
@@ -23,6 +24,10 @@ namespace {
 constexpr const char* kDirectoryPrefix = "standby.";  // below tasks_dir, followed by AssignmentId::text() and what tells its standbys apart
 constexpr Duration kFirstBuryPause = 2ms, kLastBuryPause = 1s;
 constexpr int kStandbyPackets = 16;
+constexpr const char* kSpecFile = "standby_spec";  // in an assignment's directory: what the next agent begins a standby from
+constexpr std::size_t kSpecBytes = 8 << 20;
+
+task::StandbyPlan::Key key_of(const AssignmentId& id) { return {id.job, id.task}; }
 
 // Bytes that could be had without swapping; nullopt: not known.
 std::optional<std::uint64_t> available_memory() {
@@ -33,8 +38,6 @@ std::optional<std::uint64_t> available_memory() {
     if (std::istringstream words(line); words >> name >> kib && name == "MemAvailable:") return kib << 10;
   return std::nullopt;
 }
-
-bool memory_is_short() { return available_memory().value_or(kLeastMemory) < kLeastMemory; }
 
 // Whether what was prepared for the one can run the other: interpreter, options and target, user, and the place on the host.
 bool is_alike(const task::ShimSpec& one, const task::ShimSpec& other) {
@@ -68,16 +71,6 @@ Standbys::Entry* Standbys::find(const AssignmentId& id) {
   return found != entries_.end() && found->second.spec.id == id ? &found->second : nullptr;
 }
 
-std::size_t Standbys::count() const {
-  return static_cast<std::size_t>(std::ranges::count_if(entries_, [](const auto& entry) { return entry.second.state != State::none; }));
-}
-
-bool Standbys::has_room_for(const Entry& entry) const {
-  const auto of_user = std::ranges::count_if(
-      entries_, [&](const auto& other) { return other.second.state != State::none && other.second.task.uid == entry.task.uid; });
-  return count() < kStandbys && static_cast<std::size_t>(of_user) < kStandbysOfUser;
-}
-
 // ---------------------------------------------------------------- assignments
 
 void Standbys::launched(const task::ShimSpec& spec, const LaunchFile& launch) {
@@ -86,39 +79,39 @@ void Standbys::launched(const task::ShimSpec& spec, const LaunchFile& launch) {
     end(old->second, Instant{});
     entries_.erase(old);
   }
+  plan_.erase(key);
   if (options_.warm_path.empty() || spec.warm.empty() || job::python_target(spec.argv) == 0) return;
   // The processes of such a task are found by their first environment, which would be another's.
   if (launch.cgroup.empty()) return report_({spec.id, node::StandbyReport::News::failed, "tasks of this agent have no control group"});
   Entry& entry = entries_[key];
   entry.spec = spec;
   entry.task = launch;
+  plan_.add(key, launch.uid);
+}
+
+void Standbys::adopted(const AssignmentId& id, const std::string& directory, const LaunchFile& launch, std::uint64_t handle, Instant now) {
+  const auto bytes = read_small_file(directory + "/" + kSpecFile, kSpecBytes);
+  if (!bytes || find(id) != nullptr) return;
+  const auto spec = wire::decode<task::ShimSpec>(*bytes);
+  if (!spec || spec->id != id) return;
+  launched(*spec, launch);
+  started(id, handle, now);
 }
 
 void Standbys::started(const AssignmentId& id, std::uint64_t handle, Instant now) {
   Entry* entry = find(id);
   if (entry == nullptr) return;
-  entry->runs = true;
   entry->handle = handle;
-  if (entry->state == State::none) entry->due = now + kStandbyAfter;
+  plan_.attempt_started(key_of(id), now);
 }
 
 void Standbys::exited(const AssignmentId& id, bool success, Instant now) {
   Entry* entry = find(id);
-  if (entry == nullptr) return;
-  entry->runs = false;
-  if (entry->state == State::none) entry->due = kNever;
-  if (!success) return;
-  end(*entry, now);
-  entry->due = kNever;
+  if (entry != nullptr && plan_.attempt_ended(key_of(id), success)) end(*entry, now);
 }
 
 void Standbys::gone(const AssignmentId& id, Instant now) {
-  Entry* entry = find(id);
-  if (entry == nullptr) return;
-  entry->runs = false;
-  // What is not ready when it is needed never was of use.
-  if (entry->state == State::waits) entry->due = now + kStandbyStays;
-  else entry->due = now;
+  if (find(id) != nullptr) plan_.assignment_over(key_of(id), now);
 }
 
 const task::ShimSpec* Standbys::ready_for(const AssignmentId& id) {
@@ -134,11 +127,13 @@ const LaunchFile* Standbys::waits_for(const task::ShimSpec& spec) const {
 
 std::optional<ShimProcess> Standbys::take(const AssignmentId& id, const std::string& directory, Instant now) {
   Entry& entry = entries_.at({id.job, id.task});
+  poller_.remove(entry.process.pidfd.get());
   // systemd keeps its end of a dead shim's connection for a while, so the message would seem to arrive.
   if (directory.size() <= entry.directory.size() && !is_dead(entry.process.pidfd) && serve(entry.process.socket, directory)) {
     std::error_code ignored;
     std::filesystem::remove_all(entry.directory, ignored);
     entry.state = State::none;
+    plan_.used(key_of(id));
     return std::move(entry.process);
   }
   fail(entry, "it is gone", now);
@@ -152,9 +147,11 @@ Status Standbys::start(Entry& entry, Instant now) {
   Launcher* const launcher = launchers_.that_started(entry.task);
   if (launcher == nullptr) return dtrain::fail(ErrorCode::unavailable, "its launcher is gone");
   if (!launcher->has_room()) {
-    entry.due = now + kStandbyAfter;
+    plan_.not_now(key_of(entry.spec.id), now);
     return {};
   }
+  // For the next agent, and not needed otherwise.
+  (void)replace_file(options_.tasks_dir + "/" + entry.spec.id.text() + "/" + kSpecFile, wire::encode(entry.spec));
   // The assignment may run in an earlier standby's place, also one that an earlier agent made.
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != sizeof(random)) return dtrain::fail(ErrorCode::io, "no randomness: " + cause_of(errno));
@@ -173,8 +170,6 @@ Status Standbys::start(Entry& entry, Instant now) {
   if (const Status placed = launcher->place(entry.spec, name, launch); !placed) return placed;
   entry.settled = false;
   entry.state = State::preparing;  // from here on there is something to end
-  entry.due = now + kStandbyBound;
-  memory_at_ = std::min(memory_at_, now + kMemoryPause);
   const auto bytes = encode_launch(launch);
   if (!bytes) return dtrain::fail(bytes.error());
   if (const Status written = replace_file(entry.directory + "/" + shim::kLaunchFile, *bytes); !written) return written;
@@ -201,8 +196,11 @@ bool Standbys::answered(const std::string& cgroup, const std::optional<Error>& r
 }
 
 void Standbys::ready(std::uint64_t handle, Instant now) {
-  for (auto& [key, entry] : entries_)
-    if (entry.handle == handle && entry.link) return receive(entry, now);
+  for (auto& [key, entry] : entries_) {
+    if (entry.handle != handle) continue;
+    if (entry.state == State::waits) return fail(entry, "one that waited ended", now);
+    if (entry.link) return receive(entry, now);
+  }
 }
 
 void Standbys::receive(Entry& entry, Instant now) {
@@ -218,8 +216,9 @@ void Standbys::receive(Entry& entry, Instant now) {
       if (reply->a != 1) return fail(entry, "its shim does not stay", now);
       poller_.remove(entry.link.fd());
       entry.process.socket = entry.link.release();
+      poller_.add(entry.process.pidfd.get(), entry.handle * TrackedShim::kTags + TrackedShim::kStandbyTag);
       entry.state = State::waits;
-      entry.due = entry.runs ? kNever : now + kStandbyStays;
+      plan_.ready(key_of(entry.spec.id), now);
       report_({entry.spec.id, node::StandbyReport::News::ready, ""});
     }
   }
@@ -245,12 +244,13 @@ bool Standbys::on_record(Entry& entry, const ShimRecord& record, Instant now) {
 
 void Standbys::fail(Entry& entry, const std::string& cause, Instant now) {
   end(entry, now);
-  entry.due = kNever;
+  plan_.failed(key_of(entry.spec.id), now);
   report_({entry.spec.id, node::StandbyReport::News::failed, cause});
 }
 
 void Standbys::end(Entry& entry, Instant now) {
   if (entry.state == State::none) return;
+  if (entry.state == State::waits) poller_.remove(entry.process.pidfd.get());
   entry.state = State::none;
   if (entry.link) poller_.remove(entry.link.fd());
   entry.link.close();
@@ -276,30 +276,16 @@ void Standbys::bury(Ending& ending, Instant now) {
 
 // ---------------------------------------------------------------- time
 
-void Standbys::look_at_memory(Instant now) {
-  if (now < memory_at_) return;
-  memory_at_ = count() == 0 ? kNever : now + kMemoryPause;
-  if (memory_at_ == kNever || !memory_is_short()) return;
-  for (auto& [key, entry] : entries_)
-    if (entry.state != State::none) fail(entry, "the host's memory is short", now);
-}
-
 void Standbys::pass_time(Instant now) {
-  look_at_memory(now);
-  for (auto at = entries_.begin(); at != entries_.end();) {
-    Entry& entry = at->second;
-    ++at;
-    if (now < entry.due) continue;
-    entry.due = kNever;
-    if (!entry.runs) {  // and does not come again
+  using Act = task::StandbyPlan::Act;
+  const bool due = now >= plan_.deadline();
+  for (const auto& [key, act, cause] : due ? plan_.steps(now, available_memory()) : std::vector<task::StandbyPlan::Step>()) {
+    Entry& entry = entries_.at(key);
+    if (act == Act::give_up) {
+      fail(entry, cause, now);
+    } else if (act == Act::forget) {
       end(entry, now);
-      entries_.erase(std::prev(at));
-    } else if (entry.state != State::none) {
-      fail(entry, "it was not ready in time", now);
-    } else if (!has_room_for(entry)) {
-      fail(entry, "this host has " + std::to_string(kStandbys) + " already, or " + std::to_string(kStandbysOfUser) + " of this user", now);
-    } else if (memory_is_short()) {
-      fail(entry, "the host's memory is short", now);
+      entries_.erase(key);
     } else if (const Status begun = start(entry, now); !begun) {
       fail(entry, begun.error().text(), now);
     }
@@ -310,8 +296,7 @@ void Standbys::pass_time(Instant now) {
 }
 
 Instant Standbys::deadline() const {
-  Instant due = memory_at_;
-  for (const auto& [key, entry] : entries_) due = std::min(due, entry.due);
+  Instant due = plan_.deadline();
   for (const Ending& ending : ending_) due = std::min(due, ending.look_at);
   return due;
 }

@@ -1,7 +1,7 @@
 // Standbys: beside each Python task that runs waits a shim of its own, whose processes have imported what the task's program imports. When
 // the task comes again on this host, with the same place, that shim serves the new assignment, and its processes become the attempt
 // (docs/warm-standby.md). Without one, or with one that fails in any way, the launch is the usual one. A standby is in a cgroup of its own
-// with the task's memory limit, dies first where memory is short, and ends with the agent.
+// with the task's memory limit, dies first where memory is short, and ends with the agent. When there is one is task::StandbyPlan's to say.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,9 @@
 #include "agent/proc/runner.h"
 #include "agent/proc/shim_link.h"
 #include "agent/proc/spare_shims.h"
+#include "common/task/standby_plan.h"
 
 namespace dtrain::proc {
-
-inline constexpr Duration kStandbyAfter =
-    2s;  // from the start of an attempt to that of its standby: a script that fails at once needs none
-inline constexpr Duration kStandbyBound = 300s;            // from then on, until it is ready; it runs niced
-inline constexpr Duration kStandbyStays = 15s;             // from the end of an assignment to the next of the same task
-inline constexpr std::size_t kStandbys = 64;               // of an agent
-inline constexpr std::size_t kStandbysOfUser = 32;         // of these
-inline constexpr Duration kMemoryPause = 2s;               // between two looks at the host's memory while there are standbys
-inline constexpr std::uint64_t kLeastMemory = 1ull << 30;  // no standby waits, nor begins, where less than this is available
 
 class Standbys {
  public:
@@ -39,6 +31,9 @@ class Standbys {
 
   // ---- of the assignments of this host
   void launched(const task::ShimSpec& spec, const LaunchFile& launch);
+  // An assignment that an earlier agent launched and whose attempt runs: begins as if that had just started, if that agent had come to
+  // begin one.
+  void adopted(const AssignmentId& id, const std::string& directory, const LaunchFile& launch, std::uint64_t handle, Instant now);
   // `handle`: for the poller, see ready().
   void started(const AssignmentId& id, std::uint64_t handle, Instant now);
   void exited(const AssignmentId& id, bool success, Instant now);
@@ -58,15 +53,13 @@ class Standbys {
   Instant deadline() const;
 
  private:
-  using Key = std::pair<JobId, TaskId>;
+  using Key = task::StandbyPlan::Key;
   enum class State : unsigned char { none, preparing, leaving, waits };
-  // One task, and its standby if it has one.
+  // One task, and its standby if there is one.
   struct Entry {
     task::ShimSpec spec;
     LaunchFile task, launch;
     State state = State::none;
-    bool runs = false;     // an attempt of the task
-    Instant due = kNever;  // none: the start; preparing: given up; waits: nobody comes any more
     std::uint64_t handle = 0;
     ShimLink link;
     ShimProcess process;
@@ -88,17 +81,14 @@ class Standbys {
   void fail(Entry& entry, const std::string& cause, Instant now);
   void end(Entry& entry, Instant now);  // the standby, not the task
   void bury(Ending& ending, Instant now);
-  void look_at_memory(Instant now);
-  std::size_t count() const;
-  bool has_room_for(const Entry& entry) const;
 
   const RunnerOptions& options_;
   Launchers& launchers_;
   Epoll& poller_;
   Report report_;
   std::map<Key, Entry> entries_;
+  task::StandbyPlan plan_;
   std::vector<Ending> ending_;
-  Instant memory_at_ = kNever;
 };
 
 }  // namespace dtrain::proc

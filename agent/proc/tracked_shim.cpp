@@ -359,6 +359,10 @@ task::Exit TrackedShim::known_exit(const ShimRecord& record) const {
   if (!exit.success() && !exit.with_host)
     exit.recorded = read_recorded_error(launch_, directory_, record.fixed.attempt, wall_time(record.fixed.started_ns),
                                         wall_time(record.fixed.ended_ns));
+  // A process that was stopped fails nothing itself: others wait for it until they do.
+  const WallTime stopped = wall_time(record.fixed.stopped_ns);
+  if (!exit.success() && !exit.with_host && record.fixed.stopped > 0 && (!exit.recorded || stopped < exit.recorded->at))
+    exit.recorded = job::RecordedError{launch_.ranks.empty() ? 0 : record.fixed.stopped, stopped, job::kStoppedError, ""};
   return exit;
 }
 

@@ -153,6 +153,17 @@ void JobTransition::note_earlier_fault(const TaskRecord& task, const TaskObserva
   known = Fault{task.place.task, task.place.node, job_.generation, seen.exit_attempt, wall_, *seen.exit};
 }
 
+void JobTransition::standby_event(const TaskRecord& task, const TaskObservation& seen) {
+  std::string cause = seen.standby_cause;
+  cut(cause, limits::kReasonBytes);
+  switch (seen.standby) {
+    case job::StandbyNews::none: return;
+    case job::StandbyNews::ready: return task_event(task, "standby-ready", "");
+    case job::StandbyNews::used: return task_event(task, "warm-start", "", {{"attempt", std::to_string(seen.attempt)}});
+    case job::StandbyNews::failed: return task_event(task, "no-standby", std::move(cause));
+  }
+}
+
 void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const std::string& node_name) {
   const TaskState before = task.state;
   const bool is_news = seen.exit && seen.exit_attempt > task.exit_attempt;
@@ -166,6 +177,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
     task.ready = true;
     task_event(task, "ready", "");
   }
+  standby_event(task, seen);
   task.pid = seen.pid;
   task.reason = seen.reason;
   cut(task.reason, limits::kReasonBytes);

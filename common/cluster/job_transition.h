@@ -59,6 +59,7 @@ class JobTransition {
   void grow(const std::vector<TaskPlacement>& more);
   // Begins a new run of the same job: budgets, completions and the passed list start anew.
   void begin_run();
+  void standby_event(const TaskRecord& task, const job::TaskObservation& seen);
   void task_event(const TaskRecord& task, std::string type, std::string reason, std::vector<EventField> details = {});
 
  private:

@@ -1,26 +1,42 @@
 #include "common/job/framework_roles.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 namespace dtrain::job {
 
+bool comes_before(const JobSpec& spec, const TaskId& one, const TaskId& other) {
+  const auto order = [&](const TaskId& id) { return role_rules(spec.framework, id.role).order; };
+  return order(one) != order(other) ? order(one) < order(other) : one < other;
+}
+
+std::map<TaskId, RankRange> rank_ranges(const JobSpec& spec, std::vector<TaskId> tasks) {
+  const FrameworkRules& rules = rules_of(spec.framework);
+  std::map<TaskId, RankRange> ranges;
+  // The framework's own launcher starts and numbers the processes of roles that wait.
+  std::erase_if(tasks, [&](const TaskId& id) {
+    return !rules.ranks_in_tasks || role_rules(spec.framework, id.role).waits || !is_rank_role(spec, id.role);
+  });
+  std::ranges::sort(tasks, [&](const TaskId& one, const TaskId& other) { return comes_before(spec, one, other); });
+  std::uint32_t next = 0;
+  for (const TaskId& id : tasks) {
+    const std::uint32_t count = ranks_of_task(spec, id);
+    ranges[id] = {next, count};
+    next += count;
+  }
+  return ranges;
+}
+
 World world_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
-  const auto order = [&](const TaskId& id) { return std::pair(role_rules(spec.framework, id.role).order, std::cref(id)); };
-  const auto comes_before = [&](const TaskId& a, const TaskId& b) {
-    const auto one = order(a), other = order(b);
-    return one.first != other.first ? one.first < other.first : one.second.get() < other.second.get();
-  };
   World world;
   for (const auto& entry : cluster.tasks) {
     const TaskId& id = entry.first;
     if (!is_rank_role(spec, id.role)) continue;
-    if (world.nodes == 0 || comes_before(id, world.first)) world.first = id;
+    if (world.nodes == 0 || comes_before(spec, id, world.first)) world.first = id;
     const std::uint32_t ranks = ranks_of_task(spec, id);
     world.size += ranks;
     ++world.nodes;
-    if (!comes_before(id, task)) continue;
+    if (!comes_before(spec, id, task)) continue;
     world.before += ranks;
     ++world.nodes_before;
   }

@@ -62,6 +62,16 @@ struct World {
 
 World world_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task);
 
+// Whether a task has a lower number than another, by RoleRules::order and index.
+bool comes_before(const JobSpec& spec, const TaskId& one, const TaskId& other);
+
+// RANK of a task's first process, and how many it has.
+struct RankRange {
+  std::uint32_t first = 0, count = 0;
+};
+// Of those of these tasks, all of one generation, that have ranks as world_of() numbers them; empty where a framework numbers none.
+std::map<TaskId, RankRange> rank_ranges(const JobSpec& spec, std::vector<TaskId> tasks);
+
 // FrameworkRules::environment for frameworks whose tasks meet at a tracker (XGBoost's, LightGBM's): who is first, and all workers.
 void add_tracker(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env);
 

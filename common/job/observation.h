@@ -17,6 +17,10 @@ enum class TaskState : unsigned char { waiting, fetching, staged, starting, runn
 constexpr TaskState enum_last(TaskState) { return TaskState::lost; }
 std::string_view to_string(TaskState s);  // "running"
 
+// What there is to tell of the process that waits beside a task (docs/warm-standby.md).
+enum class StandbyNews : unsigned char { none, ready, used, failed };
+constexpr StandbyNews enum_last(StandbyNews) { return StandbyNews::failed; }
+
 struct TaskObservation {
   AssignmentId id;
   TaskState state = TaskState::waiting;
@@ -31,10 +35,12 @@ struct TaskObservation {
   bool stage_failed = false;  // it could not start here
   ErrorCode stage_error = ErrorCode::internal;
   std::string reason;
-  Duration lease{0};              // of the lease that it runs under; 0: it has none
-  bool lease_frozen = false;      // it is frozen for want of a lease, not by an order
-  bool spared = false;            // `exit` came while the job stood still, with its host, or before its attempt began, and spends no budget
-  Duration stood_still{0};        // total time frozen for want of a lease in this assignment, up to the last thaw
+  Duration lease{0};          // of the lease that it runs under; 0: it has none
+  bool lease_frozen = false;  // it is frozen for want of a lease, not by an order
+  bool spared = false;        // `exit` came while the job stood still, with its host, or before its attempt began, and spends no budget
+  Duration stood_still{0};    // total time frozen for want of a lease in this assignment, up to the last thaw
+  StandbyNews standby = StandbyNews::none;  // since the last observation
+  std::string standby_cause = {};           // of its failure
   std::string host_refused = {};  // after a failed staging: why this host refuses the job, though others may take it; "": it does not
   template <class V>
   void fields(V& v) {
@@ -56,6 +62,8 @@ struct TaskObservation {
     v("spared", spared);
     v("stood_still", stood_still);
     v("host_refused", host_refused);
+    v("standby", standby, wire::Since{3});
+    v("standby_cause", standby_cause, wire::Since{3});
   }
 };
 

@@ -20,6 +20,9 @@ struct ErrorTimes {
 // The error without its rank. nullopt: the file is none of these, or is cut.
 std::optional<RecordedError> parse_recorded_error(std::string_view file, const ErrorTimes& times);
 
+// In place of an exception, of a rank that a signal had stopped.
+inline constexpr const char* kStoppedError = "was stopped (SIGSTOP) and did not go on";
+
 // When the failure began: before the end of its process, which may have closed files and connections first.
 inline WallTime failed_at(const Exit& exit) { return exit.recorded ? exit.recorded->at : exit.ended; }
 

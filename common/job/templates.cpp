@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include "common/base/limits.h"
-#include "common/job/framework.h"
+#include "common/job/framework_roles.h"
 #include "common/job/text.h"
 
 namespace dtrain::job {
@@ -225,13 +224,9 @@ std::uint32_t ranks_of_task(const JobSpec& spec, const TaskId& task) {
 }
 
 std::uint32_t rank_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {
-  const auto order = [&](const TaskId& t) { return std::pair(role_rules(spec.framework, t.role).order, std::cref(t)); };
   if (!cluster.tasks.contains(task)) return 0;
-  const auto own = order(task);
-  return static_cast<std::uint32_t>(std::count_if(cluster.tasks.begin(), cluster.tasks.end(), [&](const auto& entry) {
-    const auto other = order(entry.first);
-    return other.first < own.first || (other.first == own.first && other.second.get() < own.second.get());
-  }));
+  const auto before = [&](const auto& entry) { return comes_before(spec, entry.first, task); };
+  return static_cast<std::uint32_t>(std::ranges::count_if(cluster.tasks, before));
 }
 
 TemplateRenderer::TemplateRenderer(const JobSpec& spec, const ClusterView& cluster, const TaskView& task, const Variables& variables)

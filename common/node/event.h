@@ -13,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/cluster/formation.h"
 #include "common/gossip/membership.h"
+#include "common/job/observation.h"
 #include "common/node/access.h"
 #include "common/node/alternative.h"
 #include "common/node/disk_room.h"
@@ -178,9 +179,9 @@ struct LeaseAsked {
 };
 // News of a task's standby (docs/warm-standby.md): it waits, it became the attempt, or it cannot. A launch without one is as good.
 struct StandbyReport {
-  enum class News : unsigned char { ready, used, failed };
+  using News = job::StandbyNews;
   AssignmentId id;
-  News news = News::ready;
+  News news = News::none;
   std::string cause;  // of its failure
 };
 // The task's lease ran out and the task is frozen, or a new lease came and the task runs again.

@@ -13,6 +13,8 @@ using cluster::JobRecord;
 
 namespace {
 
+constexpr std::uint32_t kStandbyNewsSince = 3;  // version of the ledger
+
 // Turns the task core's actions into effects.
 class EffectActions final : public task::HostActions {
  public:
@@ -200,7 +202,9 @@ void HostTasks::attempt_exited(const AttemptExited& e) {
 }
 
 void HostTasks::standby_reported(const StandbyReport& e) {
+  if (c_.ledger.state().version >= kStandbyNewsSince) with_task(e.id, [&](task::Task& t) { t.standby_told(e.news, e.cause); });
   switch (e.news) {
+    case StandbyReport::News::none: return;
     case StandbyReport::News::ready: return c_.log.write(LogLevel::info, "task.standby_ready", {{"task", e.id.text()}});
     case StandbyReport::News::used: return c_.log.write(LogLevel::info, "task.warm_start", {{"task", e.id.text()}});
     case StandbyReport::News::failed:

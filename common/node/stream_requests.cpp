@@ -12,6 +12,15 @@ using wire::MessageType;
 
 namespace {
 constexpr std::size_t kProgramBytes = 256;  // of the name of the program that exec runs, in the event
+
+// `rank`: as in wire::LogsRequest. "": the task has it.
+std::string lacks_rank(const JobRecord& job, const TaskId& task, std::uint32_t rank) {
+  const auto role = job.spec.roles.find(task.role);
+  const std::uint32_t has = role == job.spec.roles.end() ? 0 : role->second.nproc_per_node;
+  if (rank <= has) return "";
+  return "task " + task.text() + (has > 0 ? " has ranks 0 to " + std::to_string(has - 1) : " has no ranks of its own (nprocPerNode)");
+}
+
 }  // namespace
 
 void StreamRequests::watch(const Request& e, const wire::WatchRequest& q) {
@@ -44,15 +53,11 @@ void StreamRequests::logs(const Request& e, const wire::LogsRequest& q, const Ca
     return reply_error(c_, e,
                        {ErrorCode::not_found, "could not read logs: job " + q.job + " has no task " + q.task, "dtrainctl tasks " + q.job});
   const auto task = std::ranges::find_if(job->tasks, is_task);
-  if (q.rank > 0 && task != job->tasks.end()) {
-    const auto role = job->spec.roles.find(task->first.role);
-    const std::uint32_t has = role == job->spec.roles.end() ? 0 : role->second.nproc_per_node;
-    const std::string ranks = has > 0 ? " has ranks 0 to " + std::to_string(has - 1) : " has no ranks of its own (nprocPerNode)";
-    if (q.rank > has)
+  if (task != job->tasks.end())
+    if (const std::string lacks = lacks_rank(*job, task->first, q.rank); !lacks.empty())
       return reply_error(c_, e,
-                         {ErrorCode::not_found, "could not read logs: task " + q.task + ranks,
+                         {ErrorCode::not_found, "could not read logs: " + lacks,
                           "a rank is counted within its task (LOCAL_RANK); without --rank the log of the task has all"});
-  }
   if (!caller.relayed_by && host_logs_.wanted(q, *job)) return host_logs_.open(e.connection, e.request, caller, q, job->id);
   streams_.open_log(e.connection, e.request, q, job->id);
 }
@@ -89,6 +94,7 @@ void StreamRequests::run(const Request& e, const wire::ExecRequest& q, const Cal
     reply_error(c_, e, {code, could_not + ": " + cause, "dtrainctl tasks " + q.job});
   };
   if (task == job.tasks.end()) return refuse(ErrorCode::not_found, "no such task");
+  if (const std::string lacks = lacks_rank(job, task->first, q.rank); !lacks.empty()) return refuse(ErrorCode::not_found, lacks);
   if (task->second.pid == 0) return refuse(ErrorCode::refused, "it does not run");
   const NodeId& host = task->second.place.node;
   if (host != c_.facts.id && !caller.relayed_by)

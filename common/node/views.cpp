@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/cluster/shrink.h"
 #include "common/job/cluster_spec.h"
+#include "common/job/framework_roles.h"
 #include "common/job/recorded_error.h"
 #include "common/job/restart.h"
 #include "common/node/cluster_views.h"
@@ -58,21 +59,25 @@ std::string stands_still(const JobRecord& job) {
   return because + "; restarts wait, and no time or budget is counted meanwhile";
 }
 
+// "worker-0, worker-1, worker-2 and 5 more".
+std::string few_of(const std::vector<std::string>& names) {
+  static constexpr std::size_t kNamed = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() <= kNamed ? text : text + " and " + std::to_string(names.size() - kNamed) + " more";
+}
+
 // The tasks for which the staged ones wait, by their roles' startAfter.
 std::string waits_for_tasks(const JobRecord& job) {
   if (job.goal != cluster::Goal::run || job.halt != cluster::Halt::none || is_final(job.state)) return "";
-  static constexpr std::size_t kNamed = 3;
   for (const auto& [id, t] : job.tasks) {
     if (t.ended || t.state != TaskState::staged) continue;
     for (const auto& [role, need] : job.spec.roles.at(id.role).start_after) {
-      std::string names;
-      std::size_t count = 0;
-      for (const auto& [other, record] : job.tasks) {
-        if (other.role != role || has_reached(job, other, record, need)) continue;
-        if (++count <= kNamed) names += (count == 1 ? "" : ", ") + other.text();
-      }
-      if (count == 0) continue;
-      if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+      std::vector<std::string> others;
+      for (const auto& [other, record] : job.tasks)
+        if (other.role == role && !has_reached(job, other, record, need)) others.push_back(other.text());
+      if (others.empty()) continue;
+      const std::string names = few_of(others);
       const bool by_notify = need == job::StartAfter::ready && job.spec.roles.at(role).notify;
       const char* what = need == job::StartAfter::succeeded ? " to succeed" : " to run";
       return id.text() + " waits for " + (by_notify ? "READY=1 of " + names : names + what);
@@ -84,8 +89,10 @@ std::string waits_for_tasks(const JobRecord& job) {
 // Of a job that is over, suspended or leaving its place: the tasks that have not ended yet; "": all have.
 std::string still_ends(const JobRecord& job) {
   if (!is_final(job.state) && job.goal == cluster::Goal::run && job.halt == cluster::Halt::none) return "";
-  const auto count = std::ranges::count_if(job.tasks, [](const auto& entry) { return !entry.second.ended && !runs_on(entry.second); });
-  return count == 0 ? "" : std::to_string(count) + (count == 1 ? " of its tasks has not ended yet" : " of its tasks have not ended yet");
+  std::vector<std::string> names;
+  for (const auto& [id, t] : job.tasks)
+    if (!t.ended && !runs_on(t)) names.push_back(id.text());
+  return names.empty() ? "" : few_of(names) + (names.size() == 1 ? " has" : " have") + " not ended yet";
 }
 
 // True if nobody has coordinated for longer than the task's lease: the task is frozen wherever it is, because nobody
@@ -124,6 +131,17 @@ std::string as_the_ledger_says(const Context& c, const JobRecord& job) {
   const bool known = holder && holder->alive;
   return job.reason + " (from when it began to wait this way; " +
          (known ? "the coordinator " + holder->name + " has the numbers of now)" : "nobody coordinates now)");
+}
+
+std::map<TaskId, job::RankRange> ranks_in(const JobRecord& job) {
+  std::vector<TaskId> tasks;
+  for (const auto& entry : job.tasks) tasks.push_back(entry.first);
+  return job::rank_ranges(job.spec, std::move(tasks));
+}
+
+std::optional<wire::RanksView> ranks_view(const std::map<TaskId, job::RankRange>& ranks, const TaskId& task) {
+  const auto found = ranks.find(task);
+  return found == ranks.end() ? std::nullopt : std::optional(wire::RanksView{found->second.first, found->second.count});
 }
 
 }  // namespace
@@ -179,8 +197,10 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
 
 std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
   std::vector<wire::TaskView> views;
+  const auto ranks = ranks_in(job);
   for (const auto& [id, t] : job.tasks) {
     wire::TaskView v;
+    v.ranks = ranks_view(ranks, id);
     v.task = id.text();
     v.role = id.role;
     v.index = id.index;
@@ -319,6 +339,7 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
   job::ClusterView cluster{job.spec.name, job.id, job.generation, {}, job.restored};
   for (const auto& [id, t] : job.tasks) cluster.tasks[id] = t.place.address;
   std::vector<wire::TaskSpecView> views;
+  const auto ranks = ranks_in(job);
   std::size_t bytes = 0;
   for (const auto& [id, t] : job.tasks) {
     if (!only.empty() && id.text() != only) continue;
@@ -345,7 +366,8 @@ Result<std::vector<wire::TaskSpecView>> task_spec_views(const Context& c, const 
                      std::move(rendered->argv),
                      std::move(rendered->env),
                      job::work_dir_of(job.spec, id.role),
-                     {}});
+                     {},
+                     ranks_view(ranks, id)});
     for (const std::string& argument : views.back().argv) bytes += argument.size();
     for (const auto& [name, value] : views.back().env) bytes += name.size() + value.size();
     for (const std::uint32_t index : t.place.gpus) views.back().gpus.push_back(std::to_string(index));

@@ -223,6 +223,7 @@ Exit Task::reportable(Exit exit) const {
   if (wire::needed_version(exit) <= wire::needed_version(order_.context->spec)) return exit;
   exit.rank = 0;
   exit.ended = {};
+  exit.recorded.reset();
   return exit;
 }
 

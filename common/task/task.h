@@ -90,6 +90,8 @@ class Task {
   void reclaimed();
   void freeze_done(Instant now, bool frozen, const Status& result);
   void notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog);
+  // News of its standby, for the ledger.
+  void standby_told(job::StandbyNews news, const std::string& cause);
   // Its shim asks for a grant, which shows that it runs under a lease; the coordinator answers; the shim froze or
   // thawed the attempt because of the lease. Answered but not granted: the assignment is no longer this host's, and
   // no further attempt begins.
@@ -189,6 +191,8 @@ class Task {
   bool stage_failed_ = false;
   ErrorCode stage_error_ = ErrorCode::internal;
   std::string host_refused_;
+  job::StandbyNews standby_ = job::StandbyNews::none;  // that the ledger is not told yet
+  std::string standby_cause_;
   std::string reason_;
   Instant stop_deadline_ = kNever;
   Instant backoff_until_ = kNever;

@@ -40,6 +40,8 @@ job::TaskObservation Task::observation() const {
   o.spared = spared_;
   o.stood_still = stood_still_;
   o.host_refused = host_refused_;
+  o.standby = standby_;
+  o.standby_cause = standby_cause_;
   switch (phase_) {
     case Phase::staging:
     case Phase::launching: o.state = TaskState::fetching; break;
@@ -62,7 +64,16 @@ job::TaskObservation Task::take_observation() {
   dirty_ = false;
   untold_ = !preparing();
   tell_at_ = kNever;
-  return observation();
+  auto told = observation();
+  standby_ = job::StandbyNews::none;
+  standby_cause_.clear();
+  return told;
+}
+
+void Task::standby_told(job::StandbyNews news, const std::string& cause) {
+  standby_ = news;
+  standby_cause_ = cause;
+  dirty_ = true;
 }
 
 }  // namespace dtrain::task

@@ -270,9 +270,10 @@ struct ExecRequest {
   bool terminal = false;
   std::uint32_t rows = 24, columns = 80;
   std::string term;                  // TERM
+  std::uint32_t rank = 0;            // as in LogsRequest, of the rank whose surroundings it gets; 0: the task's first
   template <class V> void fields(V& v) {
     v("job", job); v("task", task); v("command", command); v("terminal", terminal); v("rows", rows);
-    v("columns", columns); v("term", term);
+    v("columns", columns); v("term", term); v("rank", rank, Since{3});
   }
 };
 struct ExecInput {

@@ -25,6 +25,16 @@ struct ExitView {  // JSON: {"code":N} or {"signal":"SIGKILL"}; the client print
   }
 };
 
+// Ranks of the job that a task has: RANK of the first, and how many.
+struct RanksView {
+  std::uint32_t first = 0, count = 0;
+  template <class V>
+  void fields(V& v) {
+    v("first", first);
+    v("count", count);
+  }
+};
+
 struct TaskView {
   std::string task, role;
   std::uint32_t index = 0;
@@ -38,6 +48,7 @@ struct TaskView {
   std::string status;  // last STATUS=
   std::string reason;
   bool ready = false;
+  std::optional<RanksView> ranks;  // nullopt: it is none, or its framework numbers none
   template <class V>
   void fields(V& v) {
     v("task", task);
@@ -54,6 +65,7 @@ struct TaskView {
     v("status", status);
     v("reason", reason);
     v("ready", ready);
+    v("ranks", ranks, Since{3});
   }
 };
 
@@ -469,6 +481,7 @@ struct TaskSpecView {
   std::map<std::string, std::string> env;
   std::string work_dir;
   std::vector<std::string> gpus;
+  std::optional<RanksView> ranks;  // as in TaskView
   template <class V>
   void fields(V& v) {
     v("task", task);
@@ -478,6 +491,7 @@ struct TaskSpecView {
     v("env", env);
     v("work_dir", work_dir);
     v("gpus", gpus);
+    v("ranks", ranks, Since{3});
   }
 };
 

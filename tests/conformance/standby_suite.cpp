@@ -164,6 +164,21 @@ TEST_P(StandbySuite, WhoseShimIsKilledCostsNothing) {
   EXPECT_EQ(count(News::used), 0);
 }
 
+TEST_P(StandbySuite, OneThatDiesWhileItWaitsIsReplaced) {
+  launch(spec(first_));
+  start(first_, 1);
+  stand_by(1);
+  const auto its = proc::read_launch(standby_of(first_));
+  ASSERT_TRUE(its);
+  const int process = std::atoi(read_small_file(its->cgroup + "/task/cgroup.procs").value_or("0").c_str());
+  ASSERT_GT(process, 0);
+  ::kill(process, SIGKILL);
+  EXPECT_TRUE(pump([&] { return count(News::failed) == 1 && count(News::ready) == 2; }));
+  kill_task(first_, 1);
+  start(first_, 2);
+  EXPECT_EQ(said(first_, 2), "warm");
+}
+
 TEST_P(StandbySuite, AStartThatIsEndedIsRefusedAndNothingRuns) {
   launch(spec(first_));
   start(first_, 1);

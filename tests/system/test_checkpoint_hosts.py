@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import struct
 import unittest
@@ -41,17 +42,17 @@ class CheckpointHosts(test_hosts.Hosts):
     def disk(self, node):
         return self.path("disk-" + node) if self.own else self.path("ckpt")
 
-    def submitted(self):
-        """A parameter server and two workers, one on each host."""
+    def submitted(self, framework="tensorflow", first="ps-0", roles={"ps": 1, "worker": 2}):
+        """A parameter server and two workers, one on each host; the agents, and that of the first task."""
         agents = self.three()
         role = {"command": [*COMMAND, self.path("said")]}
         agents[0].do("submit", self.write("j.json", json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "j"},
-            "spec": {"framework": "tensorflow", "policy": {"placement": "spread"}, "checkpoint": {"dir": self.path("ckpt")},
-                     "roles": {"ps": {"replicas": 1, **role}, "worker": {"replicas": 2, **role}}}})))
+            "spec": {"framework": framework, "policy": {"placement": "spread"}, "checkpoint": {"dir": self.path("ckpt")},
+                     "roles": {name: {"replicas": count, **role} for name, count in roles.items()}}})))
         tasks = self.running(agents[0], "j")
         self.assertEqual({t["node"] for t in tasks.values()}, {"a1", "a2", "a3"})
-        return agents, next(a for a in agents if a.name == tasks["ps-0"]["node"])
+        return agents, next(a for a in agents if a.name == tasks[first]["node"])
 
     def commit(self, agents, node, step):
         """A checkpoint, as a trainer on that host writes it; returns when the ledger knows."""
@@ -185,6 +186,16 @@ class RestoreWaitTest(CheckpointHosts):
         self.goes_on(agents, lost, 100)
         reasons = [json.loads(line)["reason"] for line in kept.do("-o", "json", "events", "j").splitlines()]
         self.assertTrue(any("steps 101 to 200 are given up: they are on " + lost.name in r for r in reasons), reasons)
+
+    def test_the_host_of_rank_0_is_lost_with_its_disk(self):
+        """The newest checkpoint went with it; one of the other ranks' hosts has the one before, which goes to the third, too."""
+        agents, lost = self.submitted("pytorch", "worker-0", {"worker": 3})
+        kept = next(a for a in agents if a is not lost)
+        self.commit(agents, kept.name, 100)
+        self.commit(agents, lost.name, 200)
+        self.kill_host(lost)
+        shutil.rmtree(self.disk(lost.name))
+        self.goes_on(agents, lost, 100)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import re
 import textwrap
 import unittest
 
+import ranks
 import test_hosts
 from harness import SOURCE, until
 
@@ -21,35 +22,24 @@ class Elastic(test_hosts.Hosts):
         until(lambda: all(n["schedulable"] for n in agents[0].ask("nodes")) and len(agents[0].ask("nodes")) == 4, "four hosts")
         checkpoints, may_save = self.path("checkpoints"), self.path("may-save")
         os.makedirs(checkpoints)
-        script = self.write("saves.py", textwrap.dedent("""
-            import hashlib, json, os, socket, sys, time
+        script = self.write("saves.py", ranks.MEET + textwrap.dedent("""
+            import hashlib, json
             checkpoints, may_save = sys.argv[1:]
-            rank, world, generation = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "DTRAIN_GENERATION"))
-            step = int(os.environ.get("DTRAIN_RESTORE_STEP") or 0)
-            print("rank %d of %d begins at step %d" % (rank, world, step), flush=True)
-            address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-            if rank == 0:
-                door = socket.create_server(address, backlog=world)
-                others = [door.accept()[0] for _ in range(world - 1)]
-            else:
-                while True:
-                    try: others = [socket.create_connection(address)]; break
-                    except ConnectionRefusedError: time.sleep(0.01)
+            done = int(os.environ.get("DTRAIN_RESTORE_STEP") or 0)
+            print("rank %d of %d begins at step %d" % (rank, world, done), flush=True)
+            meet()
             def save():
-                path, data = os.path.join(checkpoints, "step-%d" % step), b"%d" % step
+                path, data = os.path.join(checkpoints, "step-%d" % done), b"%d" % done
                 os.mkdir(path + ".tmp")
                 with open(path + ".tmp/w", "wb") as file: file.write(data)
                 with open(path + ".tmp/MANIFEST.json", "w") as file:
-                    json.dump({"version": 1, "step": step, "files": [
+                    json.dump({"version": 1, "step": done, "files": [
                         {"name": "w", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}]}, file)
                 os.rename(path + ".tmp", path)
-            while generation < 3 or step % 50:
-                step += 1
-                for link in others:
-                    if rank: link.send(b"s")
-                    if not link.recv(1): sys.exit(1)
-                    if not rank: link.send(b"s")
-                if rank == 0 and step % 20 == 0 and (generation == 1 or os.path.exists(may_save)): save()
+            while generation < 3 or done % 50:
+                done += 1
+                step()
+                if rank == 0 and done % 20 == 0 and (generation == 1 or os.path.exists(may_save)): save()
                 time.sleep(0.01)
             print("done", flush=True)
             """))

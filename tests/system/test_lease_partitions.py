@@ -12,10 +12,12 @@ import json
 import os
 import random
 import statistics
+import textwrap
 import time
 import unittest
 
 import agents_lab
+import ranks
 import test_hosts
 from agents_lab import cut, isolated
 from harness import alive, until
@@ -70,11 +72,12 @@ class Beats:
 class Islands(test_hosts.Hosts):
     """Helpers: agents with short times, between which the network can be cut."""
     member = agents_lab.Island
+    lease = LEASE
 
     def make(self, *arguments, **options):
         member = super().make(*arguments, **options)
         member.uid = agents_lab.FIRST_UID + len(self.members)
-        member.options = ["--set", "timing.lease=%ds" % LEASE, "--set", "timing.downGrace=2s", "--set", "timing.agentGrace=5s"]
+        member.options = ["--set", "timing.lease=%ds" % self.lease, "--set", "timing.downGrace=2s", "--set", "timing.agentGrace=5s"]
         return member
 
     def beats_of(self, name):
@@ -114,6 +117,49 @@ class Islands(test_hosts.Hosts):
 
     def identities(self, agent, name):
         return {task: (t["node"], t["pid"], t["attempt"]) for task, t in self.tasks_at(agent, name).items()}
+
+
+class GangPartition(Islands):
+    lease = 10.0        # the default, which is longer than a host is silent until it is called dead
+
+    def test_a_gang_whose_host_is_cut_off_trains_elsewhere(self):
+        """A gang of two on three hosts: the host of rank 0 is cut off, then that of rank 1. The figure: what is waited beyond the lease."""
+        agents, beats = self.three(), self.beats_of("gang")
+        script = self.write("gang.py", ranks.MEET + textwrap.dedent("""
+            file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            meet()
+            while True:
+                step()
+                os.write(file, ("%d %s %d %.6f\\n" % (rank, os.environ["DTRAIN_NODE"], os.getpid(), time.monotonic())).encode())
+                time.sleep(0.01)
+            """))
+        agents[0].do("submit", self.write("gang.json", json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "gang"},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread", "failureThreshold": {"count": 0}},
+                     "roles": {"worker": {"replicas": 2, "antiAffinity": "host", "warm": "none",
+                                          "command": ["/usr/bin/python3", script, self.path("gang")]}}}})))
+        figures = []
+        for number in range(2):
+            before = self.running(agents[0], "gang", 2)
+            victim = next(a for a in agents if a.name == before["worker-%d" % (number % 2)]["node"])
+            others = [agent for agent in agents if agent is not victim]
+            coordinates = agents[0].ask("status")["coordinator"]["node"] == victim.name
+            here = lambda: {key: times for key, times in beats.read().items() if key[1] != victim.name}
+            both = {(str(t["index"]), t["node"], t["pid"]) for t in before.values()}
+            until(lambda: both <= beats.read().keys(), "steps of both")
+            known = set(beats.read())
+            with cut([victim], others):
+                since = time.monotonic()
+                new = until(lambda: (k := [key for key in here() if key not in known]) and len({key[0] for key in k}) == 2 and k,
+                            lambda: "steps elsewhere: %s" % others[0].do("describe", "job", "gang"), PATIENCE)
+                first = max(here()[key][0] for key in new)
+                last = max(times[-1] for key, times in beats.read().items() if key in known)
+            self.assertLess(last, min(here()[key][0] for key in new), "no rank of before steps beside those of now")
+            figures.append((first - since - self.lease, coordinates))
+            self.whole(agents)
+        print("a gang's host is cut off, lease %g s: first step of both elsewhere, beyond the lease: %s" %
+              (self.lease, ", ".join("%.2f s%s" % (at, " (the coordinator's)" * led) for at, led in figures)))
+        self.assertLess(max(at for at, _ in figures), 3)
 
 
 class LeasePartitions(Islands):

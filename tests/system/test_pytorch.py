@@ -7,57 +7,36 @@ import textwrap
 import unittest
 
 import harness
+import ranks
 import test_hosts
 from harness import until
 
-# Each rank tells rank 0 at MASTER_ADDR:MASTER_PORT its number in every step, and waits until all have. What it does at which step of
-# which generation is in its arguments: "2:5:1:exit 3" = rank 2, step 5, generation 1.
-GANG = textwrap.dedent("""
-    import os, signal, socket, sys, time
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    generation, steps = int(os.environ["DTRAIN_GENERATION"]), int(sys.argv[1])
+# What a rank does at which step of which generation is in its arguments: "2:5:1:exit 3" = rank 2, step 5, generation 1.
+GANG = ranks.MEET + textwrap.dedent("""
+    steps = int(sys.argv[1])
     acts = {tuple(map(int, a.split(":")[:3])): a.split(":")[3] for a in sys.argv[2:]}
-    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     def out(text): print("rank %d: %s" % (rank, text), flush=True)
     out("LOCAL_RANK=%(LOCAL_RANK)s LOCAL_WORLD_SIZE=%(LOCAL_WORLD_SIZE)s GROUP_RANK=%(GROUP_RANK)s" % os.environ)
-    if rank == 0:
-        door = socket.create_server(address, backlog=world)
-        others = [door.accept()[0] for _ in range(world - 1)]
-    else:
-        while True:
-            try: others = [socket.create_connection(address)]; break
-            except ConnectionRefusedError: time.sleep(0.01)
-    def lost():
-        print("rank %d lost a peer" % rank, file=sys.stderr, flush=True)
-        time.sleep(2)   # as a collective that fails is slower to end its rank than the kernel is to end the one that died
-        sys.exit(1)
-    def wait(link):
-        try: heard = link.recv(1)
-        except ConnectionError: heard = b""
-        if not heard: lost()
-    def tell(link):
-        try: link.send(b"s")
-        except ConnectionError: lost()
-    for step in range(steps):
-        act = acts.get((rank, step, generation), "").split()
+    meet()
+    for number in range(steps):
+        act = acts.get((rank, number, generation), "").split()
         if act[:1] == ["exit"]: print("rank %d gives up" % rank, file=sys.stderr, flush=True); os._exit(int(act[1]))
         if act[:1] == ["kill"]: os.kill(os.getpid(), int(act[1]))
         if act[:1] == ["hang"]:
             while True: time.sleep(1000)
-        if rank:
-            tell(others[0]); wait(others[0])
-        else:
-            for link in others: wait(link)
-            for link in others: tell(link)
-        if step == 0: out("first step, generation %d" % generation)
+        step()
+        if number == 0: out("first step, generation %d" % generation)
     out("done")
     """)
 
 
+STOPPED = "was stopped (SIGSTOP) and did not go on"
+
+
 class Pytorch(test_hosts.Hosts):
-    def gang(self, name, *arguments, steps=10, workers=2, ranks=2, role=None, **spec):
+    def gang(self, name, *arguments, steps=10, workers=2, nproc=2, role=None, **spec):
         script = self.write("gang.py", GANG)
-        role = {"replicas": workers, "nprocPerNode": ranks, "command": ["python3", script, str(steps), *arguments], **(role or {})}
+        role = {"replicas": workers, "nprocPerNode": nproc, "command": ["python3", script, str(steps), *arguments], **(role or {})}
         return self.write(name + ".json", harness.json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": name},
             "spec": {"framework": "pytorch", "policy": {"placement": "spread"}, "roles": {"worker": role}, **spec}}))
@@ -171,7 +150,7 @@ class Pytorch(test_hosts.Hosts):
     def test_an_elastic_gang_grows_when_its_host_is_back(self):
         agents = self.three()
         policy = {"placement": "spread", "growAfter": "1s", "backoffLimit": 1}
-        agents[0].do("submit", self.gang("grows", "0:1:1:hang", "0:1:2:hang", workers=3, ranks=1, policy=policy,
+        agents[0].do("submit", self.gang("grows", "0:1:1:hang", "0:1:2:hang", workers=3, nproc=1, policy=policy,
                                          role={"minReplicas": 2, "antiAffinity": "host"}))
         tasks = self.running(agents[0], "grows")
         victim = next(a for a in agents if a.name == tasks["worker-2"]["node"])
@@ -188,27 +167,70 @@ class Pytorch(test_hosts.Hosts):
         self.assertIn("restarted by dtrain: there is room for all its tasks", events)
         self.assertIn("job.grown", events)
 
-    def test_a_stopped_rank_is_noticed_by_its_watchdog(self):
+    def test_a_rank_that_is_silent_or_stopped_is_noticed_by_its_watchdog(self):
+        """The others of its task go on sending WATCHDOG=1. Rank 3 hangs in the first generation and is stopped in the second."""
         agents = self.three()
         script = textwrap.dedent("""
             import os, signal, socket, time
             notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            rank, first = int(os.environ["RANK"]), os.environ["DTRAIN_GENERATION"] == "1"
-            end = time.monotonic() + (1000 if first else 0.5)
+            rank, generation = int(os.environ["RANK"]), int(os.environ["DTRAIN_GENERATION"])
+            end = time.monotonic() + (1000 if generation < 3 else 0.5)
             while time.monotonic() < end:
                 notify.sendto(b"WATCHDOG=1", os.environ["NOTIFY_SOCKET"])
                 time.sleep(0.05)
-                if first and rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
+                if rank == 3 and generation == 1: time.sleep(1000)
+                if rank == 3 and generation == 2: os.kill(os.getpid(), signal.SIGSTOP)
             """)
         file = self.write("stops.json", harness.json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "stops"},
             "spec": {"framework": "pytorch", "policy": {"placement": "spread"},
-                     "roles": {"worker": {"replicas": 2, "watchdog": "1s", "command": ["python3", "-c", script]}}}}))
+                     "roles": {"worker": {"replicas": 2, "nprocPerNode": 2, "watchdog": "1s", "command": ["python3", "-c", script]}}}}))
         agents[0].do("submit", file)
-        job = self.ended(agents[0], "stops")
-        self.assertEqual(job["generation"], 2)
-        fault = agents[0].ask("describe", "job", "stops")["first_fault"]
-        self.assertEqual((fault["task"], fault["cause"]), ("worker-1", "watchdog: silent for 1 s (signal SIGKILL)"), fault)
+        fault_of = lambda generation: until(
+            lambda: (lambda f: f and f["generation"] == generation and f)(agents[0].ask("describe", "job", "stops")["first_fault"]),
+            lambda: "a fault of generation %d: %s" % (generation, agents[0].do("describe", "job", "stops")))
+        what = lambda fault: (fault["task"], fault["rank"], fault["cause"], fault.get("error", ""))
+        self.assertEqual(what(fault_of(1)), ("worker-1", 1, "watchdog: silent for 1 s (signal SIGKILL)", ""))
+        self.assertEqual(what(fault_of(2)), ("worker-1", 1, "watchdog: silent for 1 s (signal SIGKILL)", STOPPED))
+        self.assertEqual(self.ended(agents[0], "stops")["generation"], 3)
+        self.assertRegex(agents[0].do("describe", "job", "stops"), r"First fault: +worker-1\.1 on a\d at .*: was stopped \(SIGSTOP\)")
+
+    def test_a_stopped_rank_is_named_when_others_give_it_up(self):
+        """Without a watchdog: gloo's time-out ends a rank of the other task, which waited for it."""
+        agents = self.three()
+        script = self.write("reduces.py", textwrap.dedent("""
+            import datetime, os, signal, torch, torch.distributed
+            rank = int(os.environ["RANK"])
+            torch.distributed.init_process_group("gloo")
+            group = torch.distributed.new_group(timeout=datetime.timedelta(seconds=2 if rank == 0 else 1000))
+            for step in range(5):
+                if step == 3 and rank == 3 and os.environ["DTRAIN_GENERATION"] == "1": os.kill(os.getpid(), signal.SIGSTOP)
+                torch.distributed.all_reduce(torch.ones(1), group=group)
+            """))
+        agents[0].do("submit", self.write("waits.json", harness.json.dumps({
+            "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "waits"},
+            "spec": {"framework": "pytorch", "policy": {"placement": "spread"},
+                     "roles": {"worker": {"replicas": 2, "nprocPerNode": 2, "warm": "none", "command": ["/usr/bin/python3", script]}}}})))
+        self.assertEqual(self.ended(agents[0], "waits")["generation"], 2)
+        fault = agents[0].ask("describe", "job", "waits")["first_fault"]
+        self.assertEqual((fault["task"], fault["rank"], fault["error"], fault["generation"]), ("worker-1", 1, STOPPED, 1), fault)
+
+    def test_who_has_which_rank(self):
+        agents = self.three()
+        file = self.gang("who", "0:1:1:hang")
+        plan = {t["task"]: t["ranks"] for t in agents[0].ask("plan", file)["tasks"]}
+        self.assertEqual(plan, {"worker-0": {"first": 0, "count": 2}, "worker-1": {"first": 2, "count": 2}})
+        self.assertRegex(agents[0].do("plan", file), r"worker-1 on a\d at \S+\n(  .*\n)*?  ranks: +2-3\n")
+        agents[0].do("submit", file)
+        self.assertEqual({n: t["ranks"] for n, t in self.running(agents[0], "who", 2).items()}, plan)
+        self.assertRegex(agents[1].do("tasks", "who"), r"TASK +STATE +NODE +RANKS +PID(?s:.*)\nworker-1 +Running +a\d +2-3 +\d+")
+        enter = lambda *words: agents[2].ctl("exec", "who", *words, "--", "sh", "-c", "echo $RANK $LOCAL_RANK $GROUP_RANK")
+        self.assertEqual(enter("worker-1", "--rank", "1").stdout, "3 1 1\n")
+        self.assertEqual(enter("worker-0", "--rank", "0").stdout, "0 0 0\n")
+        self.assertEqual(enter("worker-1").stdout, "2 0 1\n")
+        refused = enter("worker-1", "--rank", "2")
+        self.assertEqual(refused.returncode, 3, refused)
+        self.assertIn("could not run a command in who worker-1: task worker-1 has ranks 0 to 1", refused.stderr)
 
     def test_a_killed_agent_finds_its_ranks_again(self):
         agents = self.three()

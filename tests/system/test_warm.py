@@ -33,6 +33,9 @@ SCRIPT = textwrap.dedent("""
     """)
 
 
+NEWS = ("task.standby-ready", "task.warm-start", "task.no-standby")
+
+
 def standbys():
     """Pids of all processes that wait, on this host. One that has become a task dies no sooner than others."""
     found = []
@@ -154,6 +157,31 @@ class Warm(WarmJobs):
         self.write("end", "")
         self.wait_job("hurt", "Succeeded")
 
+    def test_a_standby_that_dies_while_it_waits_is_replaced(self):
+        self.gang("heals", workers=1)
+        self.ready(1)
+        first = self.waits_here()
+        os.kill(first[0], signal.SIGKILL)
+        self.ready(2)
+        second = self.waits_here()
+        self.assertEqual((len(second), set(first) & set(second)), (2, set()))
+        self.kill(0)
+        self.said("heals", r"generation=2 warm=True", 2)
+        seen = lambda: [(e["type"], e["reason"]) for e in self.events("heals") if e["type"] in NEWS]
+        until(lambda: len(seen()) >= 4, lambda: "events: %s" % self.events("heals"))
+        self.assertEqual(seen()[:4], [("task.standby-ready", ""), ("task.no-standby", "one that waited ended"), ("task.standby-ready", ""),
+                                      ("task.warm-start", "")])
+        self.assertIn("task.warm-start", self.agent.do("describe", "job", "heals"))
+
+    def test_an_adopted_task_has_one_again(self):
+        self.gang("adopted", workers=1)
+        self.ready(1)
+        self.agent.end()
+        self.agent.start()
+        self.ready(2)
+        self.kill(0)
+        self.said("adopted", r"generation=2 warm=True", 2)
+
     def test_a_standby_that_is_stopped_is_not_waited_for(self):
         self.gang("still", workers=1)
         self.ready(1)
@@ -177,12 +205,9 @@ class Warm(WarmJobs):
         until(lambda: not any(map(alive, waiting)), lambda: "the end of %s" % waiting)
         self.agent.start()
         self.wait_task("again", "worker-0", state="Running")
-        until(self.no_group_is_left, "the end of the groups of standbys")
-        self.kill(0)
-        self.said("again", r"generation=2 warm=False", 2)
-        self.ready(3)
-        self.kill(1)
-        self.said("again", r"generation=3 warm=True", 2)
+        self.ready(3)                   # of the adopted task
+        self.agent.do("cancel", "again")
+        until(self.no_group_is_left, "the end of the groups of standbys", 60)
 
     def test_a_standby_that_prepares_ends_with_the_agent(self):
         self.write("slow.py", textwrap.dedent("""

@@ -380,5 +380,22 @@ TEST_F(LedgerHosts, AHistoryThatWasRecoveredGivesNoIdOrGenerationAgain) {
   EXPECT_EQ(ledger_.state().job_base, kJobsOfHistory);
 }
 
+TEST_F(LedgerHosts, NewsOfStandbysAreEventsOfTheJob) {
+  apply(CommandType::raise_version, RaiseVersion{kNewestVersion});
+  const JobId id = submit(generic_job(1));
+  run(id);
+  const std::size_t before = ledger_.events().size();
+  for (const auto news : {job::StandbyNews::ready, job::StandbyNews::used, job::StandbyNews::failed, job::StandbyNews::none}) {
+    auto o = seen(id, {"worker", 0}, TaskState::running);
+    o.standby = news;
+    o.standby_cause = news == job::StandbyNews::failed ? std::string(2 * limits::kReasonBytes, 'x') : "";
+    report({o});
+  }
+  std::vector<std::string> types = event_types();
+  types.erase(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(before));
+  EXPECT_EQ(types, (std::vector<std::string>{"task.standby-ready", "task.warm-start", "task.no-standby"}));
+  EXPECT_EQ(ledger_.events().back().reason.size(), limits::kReasonBytes);
+}
+
 }  // namespace
 }  // namespace dtrain::cluster

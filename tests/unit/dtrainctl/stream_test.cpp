@@ -456,6 +456,18 @@ TEST(Progress, PlainSaysOnlyWhatChanged) {
   EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"job digits: restarts 1", "worker-0: Running (attempt 2)"}));
 }
 
+TEST(Progress, ATaskThatComesAgainHasDiedAndNotFailed) {
+  PlainProgress plain;
+  wire::JobUpdate u = update("Recovering", {});
+  u.tasks.emplace_back();
+  u.tasks[0].task = "worker-0";
+  u.tasks[0].state = "Failed";
+  EXPECT_EQ(plain.changes(u).back(), "worker-0: Died");
+  EXPECT_EQ(progress_block(u, {})[2].substr(0, 14), "worker-0  Died");
+  u.job.state = "Failed";
+  EXPECT_EQ(plain.changes(u).back(), "worker-0: Failed");
+}
+
 TEST(LiveScreen, RedrawsBelowWhatScrolls) {
   std::ostringstream out;
   LiveScreen screen(out);

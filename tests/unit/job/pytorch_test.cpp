@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "common/job/framework.h"
+#include "common/job/framework_roles.h"
 #include "common/wire/codec.h"
 #include "tests/unit/job/support.h"
 
@@ -284,11 +284,16 @@ RC_GTEST_PROP(Pytorch, EveryRankIsThereOnceAndAllMeetAtOneAddress, ()) {
 
   const std::vector<Process> all = numbered(spec, view);
   const TaskAddress& first = view.tasks.at(all.front().task);
+  std::vector<TaskId> tasks;
+  for (const auto& entry : view.tasks) tasks.push_back(entry.first);
+  const auto ranges = rank_ranges(spec, tasks);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const Started task = rendered(spec, view, all[rank].task);
     RC_ASSERT(task.ranks.empty() == (spec.roles.at(all[rank].task.role).nproc_per_node == 0));
     const Env env = env_of(task, all[rank].local);
     RC_ASSERT(env.at("RANK") == std::to_string(rank));
+    RC_ASSERT(ranges.at(all[rank].task).first + all[rank].local == rank);
+    RC_ASSERT(ranges.at(all[rank].task).count == std::max<std::size_t>(task.ranks.size(), 1));
     RC_ASSERT(env.at("WORLD_SIZE") == std::to_string(all.size()));
     RC_ASSERT(env.at("LOCAL_RANK") == std::to_string(all[rank].local));
     RC_ASSERT(env.at("LOCAL_WORLD_SIZE") == std::to_string(std::max<std::size_t>(task.ranks.size(), 1)));
@@ -296,7 +301,8 @@ RC_GTEST_PROP(Pytorch, EveryRankIsThereOnceAndAllMeetAtOneAddress, ()) {
     RC_ASSERT(env.at("MASTER_PORT") == std::to_string(first.port));
   }
   for (const auto& entry : view.tasks)
-    if (entry.first.role == "evaluator") RC_ASSERT(!rendered(spec, view, entry.first).env.contains("RANK"));
+    if (entry.first.role == "evaluator")
+      RC_ASSERT(!rendered(spec, view, entry.first).env.contains("RANK") && !ranges.contains(entry.first));
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "agent/proc/launch_file.h"
 #include "agent/proc/log_reader.h"
 #include "common/base/limits.h"
+#include "common/job/recorded_error.h"
 #include "tests/unit/proc/shim_world.h"
 
 namespace dtrain::proc {
@@ -84,6 +87,110 @@ TEST_F(Ranks, DeathBySignalAndTheNextAttempt) {
   const task::Exit second = attempt(2);
   EXPECT_TRUE(second.success());
   EXPECT_EQ(second.rank, 0u);
+}
+
+// Ranks of a gang: each waits for the others, so what ends the attempt is not what is at fault.
+class StuckRanks : public Ranks {
+ protected:
+  bool until_file(const std::string& name) {
+    EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+    return world_->pump(sink, [&] { return read_small_file(world_->work() + "/" + name, 64).value_or("").ends_with('\n'); });
+  }
+  int pid_of(std::uint32_t rank) {
+    const std::string name = "pid" + std::to_string(rank);
+    return until_file(name) ? std::stoi(read_small_file(world_->work() + "/" + name, 64).value_or("0")) : 0;
+  }
+  void make(const std::string& name) { std::ofstream(world_->work() + "/" + name) << "\n"; }
+  std::size_t signs_of_life() const {
+    return static_cast<std::size_t>(std::ranges::count_if(events_, [](const node::Event& event) {
+      const auto* news = std::get_if<node::Notified>(&event);
+      return news != nullptr && news->watchdog;
+    }));
+  }
+};
+
+TEST_F(StuckRanks, OneThatIsSilentIsNotCoveredByTheOthersAndIsNamed) {
+  // Rank 1 falls silent, rank 2 never spoke, and rank 0 goes on and says when it has for a while. A child of each speaks for it.
+  std::ofstream(world_->work() + "/speaks.py") << R"(
+import os, socket, time
+rank, link, later = os.environ["R"], socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), 0
+print("words of", rank, file=__import__("sys").stderr, flush=True)
+link.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0"))
+while True:
+    if rank == "2" or (rank == "1" and os.path.exists("hush")):
+        open("hushed" + rank, "w").write("\n")
+        time.sleep(1000)
+    link.send(b"WATCHDOG=1")
+    later += os.path.exists("hushed1")
+    if later == 20: open("went-on", "w").write("\n")
+    time.sleep(0.01)
+)";
+  launch(ranks(3, "/usr/bin/python3 speaks.py; exit 1"));
+  world_->runner().start(id_, 1);
+  EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+  ASSERT_TRUE(until_file("hushed2"));
+  ASSERT_TRUE(world_->pump(sink, [&] { return signs_of_life() > 3; })) << "a rank that never speaks is not waited for";
+  make("hush");
+  ASSERT_TRUE(until_file("hushed1"));
+  const std::size_t before = signs_of_life();
+  ASSERT_TRUE(until_file("went-on"));
+  EXPECT_LE(signs_of_life(), before + 1);
+  world_->runner().kill(id_);
+  ASSERT_TRUE(until<node::AttemptExited>());
+  const task::Exit& exit = last<node::AttemptExited>()->exit;
+  EXPECT_EQ(exit.signal, SIGKILL);
+  EXPECT_EQ(exit.rank, 2u);
+  EXPECT_EQ(exit.stderr_tail, "words of 1\n");
+  EXPECT_FALSE(exit.recorded);
+}
+
+TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAnotherFails) {
+  launch(ranks(3, "echo $$ > pid$R; while ! [ -e fail$R ]; do sleep 0.01; done; exit 7"));
+  for (const bool goes_on : {false, true}) {
+    events_.clear();
+    for (const char* name : {"/pid0", "/pid1", "/pid2", "/fail2"}) std::filesystem::remove(world_->work() + name);
+    world_->runner().start(id_, goes_on ? 2 : 1);
+    ASSERT_TRUE(until<node::AttemptStarted>());
+    const int stopped = pid_of(1);
+    ASSERT_GT(pid_of(2), 0);
+    ::kill(stopped, SIGSTOP);
+    if (goes_on) ::kill(stopped, SIGCONT);
+    make("fail2");
+    ASSERT_TRUE(until<node::AttemptExited>());
+    const task::Exit& exit = last<node::AttemptExited>()->exit;
+    EXPECT_EQ(exit.code, 7);
+    EXPECT_EQ(exit.rank, 3u);
+    ASSERT_EQ(exit.recorded.has_value(), !goes_on);
+    if (goes_on) continue;
+    EXPECT_EQ(exit.recorded->rank, 2u);
+    EXPECT_EQ(exit.recorded->message, job::kStoppedError);
+    EXPECT_LE(exit.recorded->at, exit.ended);
+  }
+}
+
+TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAllAreKilledButNotInATaskThatIsFrozen) {
+  launch(ranks(2, "echo $$ > pid$R; exec sleep 1000"));
+  for (const bool frozen : {false, true}) {
+    events_.clear();
+    for (const char* name : {"/pid0", "/pid1"}) std::filesystem::remove(world_->work() + name);
+    world_->runner().start(id_, frozen ? 2 : 1);
+    ASSERT_TRUE(until<node::AttemptStarted>());
+    const int stopped = pid_of(1);
+    if (frozen) {
+      world_->runner().freeze(id_, true);
+      ASSERT_TRUE(until<node::FreezeDone>());
+    } else {
+      ::kill(stopped, SIGSTOP);
+    }
+    world_->runner().kill(id_);
+    ASSERT_TRUE(until<node::AttemptExited>());
+    const task::Exit& exit = last<node::AttemptExited>()->exit;
+    EXPECT_EQ(exit.signal, SIGKILL);
+    ASSERT_EQ(exit.recorded.has_value(), !frozen);
+    if (frozen) continue;
+    EXPECT_EQ(exit.recorded->rank, 2u);
+    EXPECT_EQ(exit.rank, 2u);
+  }
 }
 
 TEST_F(Ranks, AStopReachesEveryMainProcess) {

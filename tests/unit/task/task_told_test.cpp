@@ -25,6 +25,22 @@ TEST_F(Tasks, ObservationsComeInTurns) {
   EXPECT_EQ(host_.take_observations(5).size(), 2u);
 }
 
+TEST_F(Tasks, NewsOfAStandbyAreToldOnce) {
+  give({order()});
+  task().staged(std::string("/w"));
+  task().shim_up(now_, {});
+  started();
+  EXPECT_EQ(host_.take_observations(5).size(), 1u);
+  task().standby_told(job::StandbyNews::failed, "a thread runs");
+  const auto told = host_.take_observations(5);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told.front().standby, job::StandbyNews::failed);
+  EXPECT_EQ(told.front().standby_cause, "a thread runs");
+  EXPECT_TRUE(host_.take_observations(5).empty());
+  exits(died(1));
+  EXPECT_EQ(host_.take_observations(5).front().standby, job::StandbyNews::none);
+}
+
 TEST_F(Tasks, StagingIsToldOnceItLasts) {
   TaskOrder waits = order();
   waits.go = false;
