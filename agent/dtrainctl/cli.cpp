@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <ctime>
 
 #include "agent/dtrainctl/commands.h"
+#include "agent/dtrainctl/words.h"
 #include "common/job/manifest.h"
 #include "common/job/names.h"
 
@@ -442,30 +442,6 @@ int usage_error(const std::vector<std::string>& args, Io& io, const std::string&
 }
 
 }  // namespace
-
-Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms) {
-  if (auto span = job::parse_duration(text)) return now_ms - std::chrono::duration_cast<std::chrono::milliseconds>(*span).count();
-  const auto wrong = [&] {
-    return fail(ErrorCode::invalid, "could not read time '" + std::string(text) + "'",
-                "give a time span such as 5m, or 2026-11-20T07:00:00Z");
-  };
-  const std::string copy(text);
-  std::tm parts{};
-  const char* rest = ::strptime(copy.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (rest == nullptr) return wrong();
-  std::int64_t ms = static_cast<std::int64_t>(::timegm(&parts)) * 1000;
-  if (*rest == '.') {
-    std::int64_t scale = 100;
-    for (++rest; *rest >= '0' && *rest <= '9'; ++rest, scale /= 10) ms += (*rest - '0') * scale;
-  }
-  if (*rest == 'Z' && rest[1] == '\0') return ms;
-  int hours = 0, minutes = 0, used = 0;
-  char sign = 0;
-  if (std::sscanf(rest, "%c%2d:%2d%n", &sign, &hours, &minutes, &used) != 3 || rest[used] != '\0' || (sign != '+' && sign != '-'))
-    return wrong();
-  const std::int64_t offset = (hours * 60 + minutes) * 60'000;
-  return sign == '+' ? ms - offset : ms + offset;
-}
 
 int run_program(const std::vector<std::string>& all, Io& io) {
   // What follows the first -- is a command for others and never parsed as options of dtrainctl.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/result.h"
 #include "common/wire/view.h"
 
 namespace dtrain::ctl {
@@ -18,5 +19,8 @@ std::string exit_text(const std::optional<wire::ExitView>& exit);  // "", "0", "
 // Makes others' text (a task's STATUS, a job's reason) safe for a terminal: control characters and bytes that are no
 // UTF-8 become '?', so that a task cannot move the reader's cursor.
 std::string printable(std::string_view text);
+
+// Parses --since: "5m" before `now_ms`, or an RFC 3339 time. Returns milliseconds since the epoch.
+Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms);
 
 }  // namespace dtrain::ctl

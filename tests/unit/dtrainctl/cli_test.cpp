@@ -1,5 +1,6 @@
 // Arguments, exit codes, and what each verb asks and prints, against an agent that answers as told.
 #include "agent/dtrainctl/cli.h"
+#include "agent/dtrainctl/words.h"
 
 #include <gtest/gtest.h>
 
