@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "common/base/steering.h"
+#include "common/job/manifest.h"
 #include "common/job/quantity.h"
 
 namespace dtrain::ctl {
