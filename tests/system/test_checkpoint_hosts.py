@@ -97,7 +97,7 @@ def torch_file(text):
 
 
 class SharesTest(CheckpointHosts):
-    """Each rank writes its share of a checkpoint to its own host's disk, as torch.distributed.checkpoint does without a shared directory."""
+    """Each rank writes its share of a checkpoint to its own host's disk: torch.distributed.checkpoint without a shared directory."""
     COMMAND = ["sh", "-c", 'echo "$DTRAIN_GENERATION $DTRAIN_ROLE-$DTRAIN_INDEX $DTRAIN_NODE '
                '$(test -z "$DTRAIN_RESTORE_FROM" || ls -A "$DTRAIN_RESTORE_FROM" | tr "\\n" " ")" >> "$0"; exec sleep 1000']
 

@@ -8,7 +8,7 @@ import tree
 from test_layers import INCLUDE
 
 TABLE = re.compile(r"common/(?:job/framework|transfer/format)\w*\.(?:h|cpp)")
-SEEN_OF_TRANSFER = {"checkpoint", "format", "selection", "digest", "crc32c"}  # by others; the rest reads one format
+SEEN_OF_TRANSFER = {"checkpoint", "format", "selection", "shares", "digest", "crc32c"}  # by others; the rest reads one format
 # Who writes job files has to say what is in them: {path: the words}
 WRITERS = {"agent/dtrainctl/cmd_run.cpp": ("ps", "chief", "worker")}
 VALUE = re.compile(r"\bFramework::\w+")

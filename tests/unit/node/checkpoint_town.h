@@ -278,8 +278,8 @@ class CheckpointsTest : public ::testing::Test {
     if (right) {
       auto copy = e.info;
       copy.place = 1000 + e.info.place;
-      if (e.info.is_share()) {  // with what lies there it is all of it
-        std::erase_if(disk_of(house), [&](const auto& info) { return info.path == e.info.path; });
+      std::erase_if(disk_of(house), [&](const auto& info) { return info.path == e.info.path && info.is_share(); });
+      if (e.info.is_share()) {  // with what lay there it is all of it
         copy.shares = {};
         copy.complete = true;
         copy.digest = "all of it";
