@@ -152,6 +152,7 @@ void Shim::obey(const CommandPacket& command, int (&fds)[kRunDescriptors]) {
     case Command::start: outcome = start(command, reply, answer_now); break;
     case Command::signal: outcome = signal(command); break;
     case Command::kill:
+      reap();  // what was stopped or has ended by now is known
       blame_stuck();
       if (!runs() && !ends()) outcome = Outcome::no_attempt;
       else kill_tree();

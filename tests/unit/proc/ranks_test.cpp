@@ -100,6 +100,12 @@ class StuckRanks : public Ranks {
     const std::string name = "pid" + std::to_string(rank);
     return until_file(name) ? std::stoi(read_small_file(world_->work() + "/" + name, 64).value_or("0")) : 0;
   }
+  void stop(int pid) {
+    ::kill(pid, SIGSTOP);
+    EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+    const std::string stat = "/proc/" + std::to_string(pid) + "/stat";
+    EXPECT_TRUE(world_->pump(sink, [&] { return read_small_file(stat).value_or("").find(") T ") != std::string::npos; }));
+  }
   void make(const std::string& name) { std::ofstream(world_->work() + "/" + name) << "\n"; }
   std::size_t signs_of_life() const {
     return static_cast<std::size_t>(std::ranges::count_if(events_, [](const node::Event& event) {
@@ -153,7 +159,7 @@ TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAnotherFails) {
     ASSERT_TRUE(until<node::AttemptStarted>());
     const int stopped = pid_of(1);
     ASSERT_GT(pid_of(2), 0);
-    ::kill(stopped, SIGSTOP);
+    stop(stopped);
     if (goes_on) ::kill(stopped, SIGCONT);
     make("fail2");
     ASSERT_TRUE(until<node::AttemptExited>());
@@ -180,7 +186,7 @@ TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAllAreKilledButNotInATaskThatIsFr
       world_->runner().freeze(id_, true);
       ASSERT_TRUE(until<node::FreezeDone>());
     } else {
-      ::kill(stopped, SIGSTOP);
+      stop(stopped);
     }
     world_->runner().kill(id_);
     ASSERT_TRUE(until<node::AttemptExited>());
