@@ -423,7 +423,7 @@ TEST_F(Cli, PackagesAreSentOnceAndInPieces) {
 
 TEST_F(Cli, PlanStartsNothing) {
   wire::TaskSpecsReply reply;
-  reply.tasks.push_back({"worker-0", "n1", "127.0.0.1:20000", {"echo", "a b"}, {{"A", "1"}}, "/d", {}});
+  reply.tasks.push_back({"worker-0", "n1", "127.0.0.1:20000", {"echo", "a b"}, {{"A", "1"}}, "/d", {}, {}});
   reply.waiting_for = "2 more GPUs";
   answers(MessageType::task_specs, reply);
   const Ran ran = ctl({"submit", "--dry-run", file("job.yaml", kJob)});
