@@ -1,6 +1,5 @@
 // Arguments, exit codes, and what each verb asks and prints, against an agent that answers as told.
 #include "agent/dtrainctl/cli.h"
-#include "agent/dtrainctl/words.h"
 
 #include <gtest/gtest.h>
 
@@ -477,16 +476,6 @@ TEST_F(Cli, CompletionKnowsEveryVerb) {
   reply.jobs[1].name = "b";
   answers(MessageType::jobs, reply);
   EXPECT_EQ(ctl({"completion", "names", "jobs"}).out, "a\nb\n");
-}
-
-TEST(Since, SpansAndTimes) {
-  EXPECT_EQ(parse_since("5m", 1'000'000).value(), 700'000);
-  EXPECT_EQ(parse_since("1970-01-01T00:00:01Z", 0).value(), 1000);
-  EXPECT_EQ(parse_since("1970-01-01T00:00:01.250Z", 0).value(), 1250);
-  EXPECT_EQ(parse_since("1970-01-01T01:00:00+01:00", 0).value(), 0);
-  EXPECT_FALSE(parse_since("1970-01-01T00:00:01", 0));
-  EXPECT_FALSE(parse_since("1970-01-01T00:00:01Zx", 0));
-  EXPECT_FALSE(parse_since("", 0));
 }
 
 TEST_F(Cli, RunWithARankForEachGpuTakesWhatTheHostsHave) {

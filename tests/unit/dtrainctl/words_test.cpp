@@ -50,4 +50,14 @@ TEST(Words, NothingMovesTheCursor) {
   EXPECT_EQ(printable("\xc0\xaf"), "??");                        // not the shortest form
 }
 
+TEST(Since, SpansAndTimes) {
+  EXPECT_EQ(parse_since("5m", 1'000'000).value(), 700'000);
+  EXPECT_EQ(parse_since("1970-01-01T00:00:01Z", 0).value(), 1000);
+  EXPECT_EQ(parse_since("1970-01-01T00:00:01.250Z", 0).value(), 1250);
+  EXPECT_EQ(parse_since("1970-01-01T01:00:00+01:00", 0).value(), 0);
+  EXPECT_FALSE(parse_since("1970-01-01T00:00:01", 0));
+  EXPECT_FALSE(parse_since("1970-01-01T00:00:01Zx", 0));
+  EXPECT_FALSE(parse_since("", 0));
+}
+
 }  // namespace dtrain::ctl
