@@ -8,6 +8,9 @@
 namespace dtrain::shim {
 
 constexpr int kGenerations = 16;  // of descendants that speak for a rank
+// A task may send as much as it likes, and each look reads up to kGenerations files.
+constexpr int kLooks = 16;
+constexpr int64_t kLooksWithin = 100'000'000;  // ns
 
 MainProcess Processes::table_[kMostRanks];
 char Processes::tails_[kMostRanks][kTailBytes];
@@ -68,8 +71,16 @@ void Processes::stopped(int pid, int64_t since_ns) {
     if (table_[i].pid == pid) table_[i].stopped_ns = since_ns;
 }
 
-// The main process that it is or descends from. count_: none, or it is gone.
-uint32_t Processes::ancestor_of(int pid) const {
+// The main process that it is or descends from. count_: none, or it is gone. More than that: nobody looks any more for the moment.
+uint32_t Processes::ancestor_of(int pid, int64_t now_ns) {
+  if (pid <= 1) return count_;
+  for (uint32_t i = 0; i < count_; ++i)
+    if (table_[i].speaker == pid) return i;
+  if (now_ns - looks_since_ns_ >= kLooksWithin) {
+    looks_since_ns_ = now_ns;
+    looks_ = 0;
+  }
+  if (++looks_ > kLooks) return count_ + 1;
   for (int steps = 0; steps < kGenerations && pid > 1; ++steps) {
     for (uint32_t i = 0; i < count_; ++i)
       if (table_[i].pid == pid) return i;
@@ -79,7 +90,9 @@ uint32_t Processes::ancestor_of(int pid) const {
 }
 
 bool Processes::heard(int pid, int64_t now_ns) {
-  const uint32_t by = count_ == 1 ? 0 : ancestor_of(pid);
+  const uint32_t by = count_ == 1 ? 0 : ancestor_of(pid, now_ns);
+  if (by > count_) return false;
+  if (by < count_) table_[by].speaker = pid;
   bool all = true;
   for (uint32_t i = 0; i < count_; ++i) {
     MainProcess& process = table_[i];

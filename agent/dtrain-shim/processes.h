@@ -14,6 +14,7 @@ struct MainProcess {
   uint16_t tail_bytes = 0;
   bool heard = false;      // it sent WATCHDOG=1 since all had
   int64_t heard_ns = 0;    // when it last did, CLOCK_BOOTTIME; 0: never
+  int speaker = 0;         // the process that last sent it for this one; 0: none
   int64_t stopped_ns = 0;  // since when it is stopped by a signal, CLOCK_REALTIME; 0: it is not
 };
 
@@ -40,7 +41,8 @@ class Processes {
   bool any_left() const;
   // The process with that id was stopped by a signal, or continued.
   void stopped(int pid, int64_t since_ns);
-  // WATCHDOG=1 of that process, or of one that descends from a main process; of an unknown one it counts for all. True: since it last did,
+  // WATCHDOG=1 of that process, or of one that descends from a main process; of an unknown one it counts for all. Of more
+  // new senders than can be looked at, none counts. True: since it last did,
   // all have sent it that ever do. So one that is silent is not covered by the others.
   bool heard(int pid, int64_t now_ns);
   // The first that stands still; else, where several send WATCHDOG=1, the one that did so least lately; count(): there is no such process.
@@ -51,7 +53,9 @@ class Processes {
  private:
   static MainProcess table_[kMostRanks];
   static char tails_[kMostRanks][kTailBytes];
-  uint32_t ancestor_of(int pid) const;
+  uint32_t ancestor_of(int pid, int64_t now_ns);
+  int64_t looks_since_ns_ = 0;  // how often /proc was looked at for a sender since then
+  int looks_ = 0;
   uint32_t count_ = 0;
 };
 

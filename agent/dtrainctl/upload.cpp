@@ -97,7 +97,7 @@ Outcome<LoadedJob> with_package_dir(job::ParsedJob parsed, const std::string& na
   if (!std::filesystem::is_directory(directory, wrong))
     return failed(file_mistake(name, "spec.package",
                                "could not read package " + directory.string() + ": " + (wrong ? wrong.message() : "not a directory"),
-                               "give a directory, relative to the job file"));
+                               "give a directory, as seen from " + (base_dir == "." ? std::string("the current directory") : base_dir)));
   if (::access(directory.c_str(), R_OK | X_OK) != 0)
     return failed(file_mistake(name, "spec.package", "could not read package " + directory.string() + ": " + std::strerror(errno),
                                "make it readable for you"));

@@ -155,12 +155,16 @@ void note_images(const Config& config, node::NodeFacts& facts, Log& log) {
   const std::string& only = config.tasks.image_engine;
   if (only != kNoEngine) {
     proc::EngineHere here = proc::find_engine_here(only, proc::kEnginePath);
-    if (here.lacks.empty() && !proc::has_only_cgroup_v2()) here = {"", "", "cgroup version 2 alone"};
+    const bool hybrid = here.lacks.empty() && !proc::has_only_cgroup_v2();
+    const std::string name = hybrid ? here.name : only;
+    if (hybrid) here = {"", "", "cgroup version 2 alone"};
     facts.images = here.name;
     facts.image_program = here.program;
-    if (here.name.empty() && !only.empty())
+    if (here.name.empty() && !name.empty())
       log.write(LogLevel::warn, "images.none",
-                {{"engine", only}, {"lacks", here.lacks}, {"next", std::string(job::find_engine(only)->install)}});
+                {{"engine", name},
+                 {"lacks", here.lacks},
+                 {"next", hybrid ? "boot with systemd.unified_cgroup_hierarchy=1" : std::string(job::find_engine(name)->install)}});
   }
   if (facts.images.empty() && config.manifests.image_fallback) facts.images = job::kImagesOnHost;
 }

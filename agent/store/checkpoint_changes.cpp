@@ -68,7 +68,7 @@ class Change {
 
   // Opens the directory and makes sure that it still holds the intended checkpoint.
   Result<std::string> open() {
-    auto opened = open_directory(place_of_files(info_).directory);
+    auto opened = open_directory_below(checkpoint_dir_, place_of_files(info_).directory);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
     contents_ = contents_file(directory_, format_, base_);
@@ -79,7 +79,7 @@ class Change {
       return std::string();
     }
     contents_ = table->name;
-    if (!info_.digest.empty() && transfer::blake2b_hex(table->content.bytes) != info_.digest)
+    if (transfer::blake2b_hex(table->content.bytes) != info_.digest)
       return no(Error{ErrorCode::unavailable, "another one has its name now", "scan again"});
     return std::move(table->content.bytes);
   }

@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -113,9 +115,33 @@ Error system_error(std::string_view path, int error_number) {
   return Error{code, std::string(path) + ": " + std::generic_category().message(error_number), ""};
 }
 
+// The kernel lets a process follow the links of its own /proc/PID/fd and cwd whatever its rights are, so that a path through them would
+// lead into directories that another user's work keeps open here. Before Linux 5.6 this cannot be asked for.
 Result<UniqueFd> open_directory(const std::string& path) {
-  UniqueFd directory(::open(path.c_str(), kDirectoryFlags));
+  open_how how{};
+  how.flags = kDirectoryFlags;
+  how.resolve = RESOLVE_NO_MAGICLINKS;
+  UniqueFd directory(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof(how))));
+  if (!directory && errno == ENOSYS) directory = UniqueFd(::open(path.c_str(), kDirectoryFlags));
   if (!directory) return no(path, errno);
+  return directory;
+}
+
+Result<UniqueFd> open_directory_below(const std::string& top, const std::string& path) {
+  const bool below = !top.empty() && path.size() > top.size() && path.starts_with(top) && path[top.size()] == '/';
+  const auto [parent, last] = split_path(path);
+  auto directory = open_directory(path == top ? path : below ? top : parent);
+  if (!directory || path == top) return directory;
+  std::string_view rest = below ? std::string_view(path).substr(top.size() + 1) : std::string_view(last);
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    if (name.empty() || name == ".") continue;
+    if (name == "..") return wrong(path, "not below its directory");
+    auto next = open_directory_at(*directory, std::string(name));
+    if (!next) return next;
+    directory = std::move(next);
+  }
   return directory;
 }
 

@@ -31,7 +31,10 @@ inline constexpr std::size_t kDirectoryNames = 100'000;  // entries looked at in
 
 Error system_error(std::string_view path, int error_number);
 
+// Follows symbolic links, but for those of /proc that lead to what a process has open: ELOOP.
 Result<UniqueFd> open_directory(const std::string& path);
+// Follows none below `top`; of a path elsewhere, not the last one. For what is changed, since others may write to a user's directory.
+Result<UniqueFd> open_directory_below(const std::string& top, const std::string& path);
 Result<UniqueFd> open_directory_at(const UniqueFd& parent, const std::string& name);
 Result<UniqueFd> open_file_beneath(const UniqueFd& directory, const std::string& relative);
 Result<FileFacts> facts_beneath(const UniqueFd& directory, const std::string& relative);

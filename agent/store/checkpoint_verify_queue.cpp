@@ -14,32 +14,37 @@ constexpr std::uint64_t kSliceBytes = 4 << 20;  // a few milliseconds, for which
 VerificationQueue::VerificationQueue(Post post, std::uint64_t bytes_per_second, std::size_t most_pending)
     : post_(std::move(post)), bytes_per_second_(bytes_per_second), most_pending_(most_pending) {}
 
+std::size_t VerificationQueue::pending_of(const task::User& user) const {
+  const auto of_user = [&](const std::shared_ptr<Running>& running) { return running->effect.user.uid == user.uid; };
+  return static_cast<std::size_t>(std::ranges::count_if(urgent_, of_user) + std::ranges::count_if(background_, of_user) +
+                                  (in_flight_ && of_user(in_flight_) ? 1 : 0));
+}
+
+void VerificationQueue::end(const Running& running, ErrorCode code, const std::string& cause, const std::string& next) {
+  const auto& effect = running.effect;
+  ended_.push_back(
+      {effect.job, effect.token, effect.info.path, fail(code, "could not verify checkpoint " + effect.info.path + ": " + cause, next)});
+}
+
 void VerificationQueue::add(const node::VerifyCheckpoint& effect) {
-  if (urgent_.size() + background_.size() + (in_flight_ ? 1 : 0) >= most_pending_) {
-    ended_.push_back({effect.job, effect.token, effect.info.path,
-                      fail(ErrorCode::limit,
-                           "could not verify checkpoint " + effect.info.path + ": " + std::to_string(most_pending_) + " others are waiting",
-                           "ask again later")});
-    return;
-  }
   auto running = std::make_shared<Running>();
   running->effect = effect;
+  const std::size_t of_user = pending_of(effect.user);
+  if (pending() >= most_pending_ || of_user >= std::max<std::size_t>(most_pending_ / kShareOfUser, 1))
+    return end(*running, ErrorCode::limit, std::to_string(pending()) + " others are waiting, " + std::to_string(of_user) + " of this user",
+               "ask again later");
   (running->urgent() ? urgent_ : background_).push_back(std::move(running));
 }
 
 void VerificationQueue::end_background(JobId job) {
   const auto concerned = [job](const std::shared_ptr<Running>& running) { return !running->urgent() && running->effect.job == job; };
-  const auto end = [this](const Running& running) {
-    ended_.push_back(
-        {running.effect.job, running.effect.token, running.effect.info.path,
-         fail(ErrorCode::unavailable, "could not verify checkpoint " + running.effect.info.path + ": its directory is no longer watched")});
-  };
+  const auto unwatched = [this](const Running& running) { end(running, ErrorCode::unavailable, "its directory is no longer watched", ""); };
   for (const auto& running : background_)
-    if (concerned(running)) end(*running);
+    if (concerned(running)) unwatched(*running);
   std::erase_if(background_, concerned);
   if (in_flight_ && concerned(in_flight_) && !in_flight_->cancelled) {
     in_flight_->cancelled = true;
-    end(*in_flight_);
+    unwatched(*in_flight_);
   }
 }
 
@@ -49,14 +54,16 @@ Instant VerificationQueue::deadline() const {
 }
 
 void VerificationQueue::dispatch(Instant now, const EventSink& sink) {
-  if (!in_flight_ && !urgent_.empty()) {
-    start_slice(std::move(urgent_.front()));
-    urgent_.pop_front();
-  } else if (!in_flight_ && !background_.empty() && now >= background_from_) {
+  while (!in_flight_ && !urgent_.empty()) {
+    auto next = take_next(urgent_);
+    if (next->until == Instant{}) next->until = now + kAwaitedWithin;
+    if (now < next->until) start_slice(std::move(next));
+    else end(*next, ErrorCode::unavailable, "it takes too long", "verify it where it lies: dtrainctl verify " + next->effect.info.path);
+  }
+  if (!in_flight_ && !background_.empty() && now >= background_from_) {
     if (bytes_per_second_ > 0)
       background_from_ = now + std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(1s) * kSliceBytes / bytes_per_second_);
-    start_slice(std::move(background_.front()));
-    background_.pop_front();
+    start_slice(take_next(background_));
   }
   const auto events = std::exchange(ended_, {});
   for (const auto& event : events) sink(event);
@@ -79,6 +86,16 @@ void VerificationQueue::run_slice(Running& running) {
   const auto done = running.verification->advance(kSliceBytes);
   if (!done) running.outcome.emplace(fail(done.error()));
   else if (*done) running.outcome.emplace();
+}
+
+// The first of another user than the last one's, if there is one: however many one user asks for, the others' go on.
+std::shared_ptr<VerificationQueue::Running> VerificationQueue::take_next(std::deque<std::shared_ptr<Running>>& from) {
+  auto next = std::ranges::find_if(from, [this](const auto& running) { return running->effect.user.uid != last_uid_; });
+  if (next == from.end()) next = from.begin();
+  auto taken = std::move(*next);
+  from.erase(next);
+  last_uid_ = taken->effect.user.uid;
+  return taken;
 }
 
 void VerificationQueue::start_slice(std::shared_ptr<Running> running) {

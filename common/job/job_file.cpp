@@ -34,6 +34,11 @@ bool is_own(const YamlNode& tree) {
 
 bool is_list(const YamlNode& tree) { return text_of(tree, "kind") == "List" && tree.find("items") != nullptr; }
 bool is_job_kind(const std::string& kind) { return kind == kTrainJob || manifest_kind(kind, "") != nullptr; }
+std::string nearest_job_kind(const std::string& kind) {
+  std::vector<std::string> known{std::string(kTrainJob)};
+  for (const ManifestKind& one : manifest_kinds()) known.emplace_back(one.kind);
+  return nearest(kind, known);
+}
 
 std::string group_of(const std::string& version) { return version.substr(0, version.find('/')); }
 
@@ -160,6 +165,10 @@ class Reader {
 
   void read_one(const YamlNode& tree, const std::string& at, const std::string& where, KubeNotes& notes) {
     const std::string kind = text_of(tree, "kind");
+    if (const std::string near = is_job_kind(kind) ? "" : nearest_job_kind(kind); !near.empty()) {
+      notes.refuse("unsupported", join_path(at, "kind"), "unknown kind " + in_quotes(kind), "did you mean " + near + "?");
+      return add({}, notes.errors.take());
+    }
     if (!is_job_kind(kind)) {
       file_.warnings.push_back(options_.file_name + ":" + std::to_string(tree.line) + ": " + where + ": kind " + in_quotes(kind) + " of " +
                                in_quotes(text_of(tree, "apiVersion")) + " is no job that this version reads: it is ignored");

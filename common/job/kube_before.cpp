@@ -14,10 +14,11 @@ namespace {
 
 // r DIRECTORY PREFIX: each file whose name may be one of a variable, unless there is such a variable already.
 constexpr const char* kReadFiles =
-    "r() { for f in \"$1\"/*; do n=$2${f##*/}; case $n in [0-9]*|*[!A-Za-z0-9_]*) continue;; esac; test -f \"$f\" || continue; "
-    "eval \"test -n \\\"\\${$n+x}\\\"\" && continue; v=$(cat -- \"$f\") || exit; export \"$n=$v\"; done; }; "
+    "r() { for dtrain_f in \"$1\"/*; do dtrain_n=$2${dtrain_f##*/}; case $dtrain_n in [0-9]*|*[!A-Za-z0-9_]*) continue;; esac; "
+    "test -f \"$dtrain_f\" || continue; eval \"test -n \\\"\\${$dtrain_n+x}\\\"\" && continue; "
+    "dtrain_v=$(cat -- \"$dtrain_f\") || exit; export \"$dtrain_n=$dtrain_v\"; done; }; "
     // k FILE NAME OPTIONAL: the one file.
-    "k() { test -e \"$1\" || test -z \"$3\" || return 0; v=$(cat -- \"$1\") || exit; export \"$2=$v\"; }; ";
+    "k() { test -e \"$1\" || test -z \"$3\" || return 0; dtrain_v=$(cat -- \"$1\") || exit; export \"$2=$dtrain_v\"; }; ";
 
 class ShellLine {
  public:

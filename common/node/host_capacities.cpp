@@ -133,9 +133,10 @@ Status may_have_images(const Context& c, const job::JobSpec& spec, const std::st
       may = may || host == nullptr || host->runs_images;  // it may say so later
     });
   if (may) return {};
-  return fail(ErrorCode::unavailable, could_not + ": no host of the cluster has " + job::engine_names() + " to run image " + image + " in",
+  return fail(ErrorCode::refused, could_not + ": no host of the cluster has " + job::engine_names() + " to run image " + image + " in",
               std::string(job::container_engines().front()->install) +
-                  "; or set tasks.imageFallback: host in dtraind.yaml of hosts that have what the image holds");
+                  " (where it is installed, the agent's log says what it lacks: images.none); or set tasks.imageFallback: host in "
+                  "dtraind.yaml of hosts that have what the image holds");
 }
 
 std::set<NodeId> busy_hosts(const cluster::Ledger& ledger) {

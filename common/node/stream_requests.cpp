@@ -18,7 +18,9 @@ std::string lacks_rank(const JobRecord& job, const TaskId& task, std::uint32_t r
   const auto role = job.spec.roles.find(task.role);
   const std::uint32_t has = role == job.spec.roles.end() ? 0 : role->second.nproc_per_node;
   if (rank <= has) return "";
-  return "task " + task.text() + (has > 0 ? " has ranks 0 to " + std::to_string(has - 1) : " has no ranks of its own (nprocPerNode)");
+  return "task " + task.text() +
+         (has > 0 ? " has ranks 0 to " + std::to_string(has - 1) + ", counted within the task (LOCAL_RANK)"
+                  : " has no ranks of its own (nprocPerNode)");
 }
 
 }  // namespace

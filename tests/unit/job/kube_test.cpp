@@ -76,6 +76,12 @@ status: {conditions: []}
   EXPECT_EQ(worker.start_after, (std::map<std::string, StartAfter>{{"ps", StartAfter::running}}));
 }
 
+// Objects of other kinds beside a job are left out; one that was meant to be a job is not.
+TEST(KubeJobs, AKindThatIsSpelledWrongIsNoOtherObject) {
+  EXPECT_THAT(errors_of("apiVersion: kubeflow.org/v1\nkind: PytorchJob\nmetadata: {name: j}\nspec: {}\n"),
+              ElementsAre(HasSubstr("kind: unknown kind `PytorchJob`; did you mean PyTorchJob?")));
+}
+
 TEST(KubeTf, TheFirstVersionsHaveAListAndThePodsPolicy) {
   const ParsedJob job = one_job(R"(
 apiVersion: tensorflow.org/v1alpha1

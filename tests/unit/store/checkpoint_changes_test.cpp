@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/account/as_user.h"
+#include "agent/store/checkpoint_files.h"
 #include "tests/unit/store/checkpoint_world.h"
 
 namespace dtrain::test {
@@ -123,6 +124,52 @@ TEST_F(CheckpointChanges, RemoveFollowsNoLinkOutOfTheDirectory) {
   std::filesystem::create_symlink(root_ + "/sub", path + "/sub");
   EXPECT_FALSE(store::remove(info, dir_));
   EXPECT_TRUE(exists(root_ + "/sub/precious"));
+}
+
+// Somebody who may write to the directory, too, puts a link in place of the checkpoint, to something of the user's that looks the same.
+TEST_F(CheckpointChanges, NothingIsChangedThroughALinkInPlaceOfTheCheckpoint) {
+  const std::string path = dir_ + "/run/step-1", precious = root_ + "/precious";
+  for (const bool above : {false, true}) {
+    write_manifest_checkpoint(path, 1, {{"w", "w"}});
+    spec_.dir = dir_ + "/run";
+    transfer::CheckpointInfo info = scan().at(0);
+    const std::string swapped = above ? dir_ + "/run" : path;
+    std::filesystem::rename(swapped, precious);
+    std::filesystem::create_symlink(precious, swapped);
+    const std::string kept = precious + (above ? "/step-1" : "");
+    for (const std::string& known : {dir_, above ? dir_ : std::string()}) {
+      EXPECT_FALSE(store::remove(info, known));
+      EXPECT_FALSE(store::quarantine(info, known)) << known;
+    }
+    EXPECT_TRUE(exists(kept + "/MANIFEST.json"));
+    EXPECT_TRUE(exists(kept + "/w"));
+    std::filesystem::remove(swapped);
+    std::filesystem::remove_all(precious);
+    std::filesystem::create_directories(dir_ + "/run");
+  }
+}
+
+// It could not be read when it was found, and what is there now can be: it is another one.
+TEST_F(CheckpointChanges, WhatBecameReadableIsLeftAlone) {
+  const auto path = manifest_checkpoint(1);
+  transfer::CheckpointInfo info = scan().at(0);
+  info.digest.clear();
+  EXPECT_FALSE(store::quarantine(info, dir_));
+  EXPECT_TRUE(exists(path + "/MANIFEST.json"));
+}
+
+// The kernel lets the agent follow the links of its own /proc whatever user it acts for.
+TEST_F(CheckpointChanges, NoPathLeadsThroughWhatThisProcessHasOpen) {
+  manifest_checkpoint(1);
+  const auto open = store::open_directory(dir_);
+  ASSERT_TRUE(open);
+  for (const std::string& path :
+       {"/proc/self/fd/" + std::to_string(open->get()), "/proc/self/fd/" + std::to_string(open->get()) + "/step-1",
+        std::string("/proc/self/cwd"), std::string("/proc/self/root")}) {
+    EXPECT_FALSE(store::open_directory(path)) << path;
+    spec_.dir = path;
+    EXPECT_FALSE(store::scan(spec_)) << path;
+  }
 }
 
 // Only root can become somebody else; everybody else is somebody already, and then there is nothing to guard.

@@ -1,4 +1,5 @@
 #include "agent/store/checkpoint_store.h"
+#include "agent/store/checkpoint_verify_queue.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -290,7 +291,10 @@ TEST_F(CheckpointStoreTest, WatchOffEndsBackgroundVerification) {
 TEST_F(CheckpointStoreTest, VerificationsBeyondTheLimitAreRefused) {
   manifest_checkpoint(1);
   const auto info = scan().at(0);
-  for (std::size_t i = 0; i <= store::kPendingVerifications; ++i) store_->verify({1, i + 1, info, user_});
+  for (std::size_t i = 0; i <= store::kPendingVerifications; ++i) {
+    user_.uid = static_cast<std::uint32_t>(i % store::kShareOfUser);  // one alone has not all places
+    store_->verify({1, i + 1, info, user_});
+  }
   dispatch();
   const auto refused = take<CheckpointVerified>();
   ASSERT_EQ(refused.size(), 1u);
