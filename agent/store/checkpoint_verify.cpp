@@ -39,7 +39,7 @@ class Verification::Impl {
       if (facts->size < file.size) return no(ErrorCode::damaged, file.name + " is cut short");
     }
     if (replaced_) return changed_since_found();
-    return {};
+    return nothing_left_out(contents_->files);
   }
 
   Result<bool> advance(std::uint64_t budget) {
@@ -70,6 +70,17 @@ class Verification::Impl {
     return no(ErrorCode::unavailable, file_name_ + " changed while it was read", "look again when its writer is done");
   }
 
+  // The table of a share has only the files that are whole. Without a digest those that were found are named.
+  Status nothing_left_out(const std::vector<transfer::Contents::File>& whole) const {
+    if (!info_.digest.empty()) return {};
+    for (const auto& found : info_.shares.files) {
+      if (found.name.empty() || std::ranges::find(whole, found.name, &transfer::Contents::File::name) != whole.end()) continue;
+      const auto facts = facts_beneath(directory_, found.name);
+      return facts ? no(ErrorCode::damaged, found.name + " is cut, or its directory is damaged") : no(facts.error());
+    }
+    return {};
+  }
+
   tl::unexpected<Error> changed_since_found() const {
     return no(ErrorCode::unavailable, "it was replaced since it was found", "scan again");
   }
@@ -87,6 +98,8 @@ class Verification::Impl {
     directory_ = std::move(*opened);
     contents_name_ = contents_file(directory_, format_, place_.base);
     auto table = open_contents(directory_, info_, place_.base);
+    if (!table && table.error().code == ErrorCode::not_found)
+      if (Status all = nothing_left_out({}); !all) return fail(all.error());
     if (!table) return written_anew() ? changed_since_found() : no(table.error());
     contents_name_ = table->name;
     contents_facts_ = table->content.facts;

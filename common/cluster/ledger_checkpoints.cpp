@@ -80,12 +80,18 @@ void note_place(std::vector<CheckpointRecord>& known, const CheckpointRecord& re
     }
 }
 
-// What the hosts of a checkpoint in shares have together. One that was trimmed stays as it was.
-void judge_shares(CheckpointRecord& record) {
+// What the hosts of a checkpoint in shares have together. One that was trimmed stays as it was judged until a share of it is lost
+// (`more` is not set), which perhaps nobody else has.
+void judge_shares(CheckpointRecord& record, bool more) {
   std::vector<const transfer::Shares*> shares;
   for (const CheckpointPlace& p : record.places) {
-    if (p.shares.files.empty()) return;
-    shares.push_back(&p.shares);
+    if (!p.shares.files.empty()) {
+      shares.push_back(&p.shares);
+      continue;
+    }
+    if (!more && record.info.complete) record.info.defect = "a host lost its share";
+    record.info.complete = record.info.complete && more;
+    return;
   }
   const auto all = transfer::together(transfer::format_of(record.info.format), shares);
   record.info.complete = all.whole();
@@ -102,8 +108,8 @@ void trim_shares(std::vector<CheckpointRecord>& known) {
 
 }  // namespace
 
-// One host's share of a checkpoint: it was found, or (`state` is not shares) it is not there any more. The record is that of the path; a
-// later generation's begins it anew.
+// One host's share of a checkpoint: it was found, or (`state` is not shares) it is not there any more. The record is that of the path, as
+// it was first seen; a later generation's begins it anew.
 Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wall) {
   auto& known = job.checkpoints;
   const auto is_of_it = [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.state == CheckpointState::shares; };
@@ -114,27 +120,33 @@ Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wa
   });
   if (seen ? has_whole || transfer::format_of(c.info.format).lacks == nullptr : record == known.end()) return done(job);
   const Generation generation = std::min(c.generation.value_or(job.generation), job.generation);
-  if (seen && record != known.end() && record->generation != generation) record->places.clear();
+  if (seen && record != known.end()) {
+    // Every generation looks again at what lies there.
+    const auto same = [&](const CheckpointPlace& p) { return p.host == c.host && transfer::is_noted(p.place, p.shares, c.info); };
+    if (std::ranges::any_of(record->places, same)) return done(job);
+    if (record->generation != generation || record->info.format != c.info.format) {
+      known.erase(record);
+      record = known.end();
+    }
+  }
   if (record == known.end()) {
-    known.emplace_back();
+    CheckpointRecord r;
+    r.info = c.info;
+    r.info.shares = {};
+    r.info.digest.clear();
+    r.info.place = 0;
+    r.generation = generation;
+    r.parent_step = job.restored ? job.restored->step : -1;
+    r.state = c.state;
+    r.seen = wall;
+    known.push_back(std::move(r));
     if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
     record = std::prev(known.end());
   }
   std::erase_if(record->places, [&](const CheckpointPlace& p) { return p.host == c.host; });
-  if (seen) {
-    record->info = c.info;
-    record->info.shares = {};
-    record->info.digest.clear();
-    record->info.place = 0;
-    record->generation = generation;
-    record->parent_step = job.restored ? job.restored->step : -1;
-    record->state = c.state;
-    record->seen = wall;
-    if (record->places.size() < limits::kShareHosts) record->places.push_back({c.host, c.info.place, c.info.shares});
-  } else if (record->places.empty()) {
-    record->state = c.state;
-  }
-  if (record->state == CheckpointState::shares) judge_shares(*record);
+  if (seen && record->places.size() < limits::kShareHosts) record->places.push_back({c.host, c.info.place, c.info.shares});
+  if (!seen && record->places.empty()) record->state = c.state;
+  if (record->state == CheckpointState::shares) judge_shares(*record, seen);
   const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
   if (is_whole(*record) && own && !job.is_stale(record->generation, record->info.step)) job.committed_once = true;
   if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined)

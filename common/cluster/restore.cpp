@@ -127,7 +127,7 @@ std::optional<RestoreChoice::Away> RestoreChoice::awaited(std::int64_t above) co
     std::vector<NodeId> hosts;
     for (const auto& p : r.places)
       if (away_.contains(p.host)) hosts.push_back(p.host);
-    if (!hosts.empty()) newest = Away{step, std::move(hosts)};
+    if (!hosts.empty()) newest = Away{step, std::move(hosts), r.state == CheckpointState::shares};
   }
   return newest;
 }

@@ -39,6 +39,7 @@ class RestoreChoice {
   struct Away {
     std::int64_t step = 0;
     std::vector<NodeId> hosts;
+    bool part = false;  // they have shares of it
   };
   struct Step {
     // fetch: the share `at` is copied to host `to`, where verified() says that it is good and in place.

@@ -28,27 +28,50 @@ void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsReq
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];
-      if (r.state != cluster::CheckpointState::complete && r.state != cluster::CheckpointState::verified) continue;
-      const std::uint64_t token = c_.tickets.give(this);
-      v.awaited[token] = i;
-      requests_.verify(host_of(r), VerifyCheckpoint{job->id, token, r.info, job->user});
+      if (is_good(r.state)) verify(v, *job, i, host_of(r), r.info);
+      if (r.state != cluster::CheckpointState::shares) continue;
+      for (const auto& p : r.places) {
+        if (relays_.away(p.host)) continue;  // the view names it
+        transfer::CheckpointInfo info = r.info;
+        info.complete = false;
+        info.place = p.place;
+        info.shares = p.shares;
+        if (!info.is_share()) info.shares.files.emplace_back();  // its names are forgotten
+        verify(v, *job, i, p.host, std::move(info));
+      }
     }
   }
   if (v.awaited.empty()) return reply(c_, e, MessageType::checkpoints, v.reply);
   verifications_.push_back(std::move(v));
 }
 
+void CheckpointQueries::verify(Verification& v, const JobRecord& job, std::size_t view, const NodeId& host, transfer::CheckpointInfo info) {
+  const std::uint64_t token = c_.tickets.give(this);
+  v.awaited[token] = {view, host, info.is_share()};
+  requests_.verify(host, VerifyCheckpoint{job.id, token, std::move(info), job.user});
+}
+
+// A checkpoint that could not be read is not known to be damaged: its state stays as it was. Of shares every host's problem is told.
+void CheckpointQueries::told(wire::CheckpointView& view, const Verification::Asked& asked, const Error& error) const {
+  if (error.code == ErrorCode::damaged) view.state = "damaged";
+  else if (error.code == ErrorCode::not_found && !asked.share) view.state = "deleted";
+  else if (error.code == ErrorCode::not_found && view.state != "damaged") view.state = "incomplete";
+  if (!asked.share) {
+    view.defect = error.text();
+    return;
+  }
+  std::string text = error.text();
+  if (asked.host == c_.facts.id) text = "host " + c_.facts.name + ": " + text;
+  view.defect = text + "; " + view.defect;
+}
+
 void CheckpointQueries::verified(const CheckpointVerified& e) {
   for (auto it = verifications_.begin(); it != verifications_.end(); ++it) {
     const auto awaited = it->awaited.find(e.token);
     if (awaited == it->awaited.end()) continue;
-    wire::CheckpointView& view = it->reply.checkpoints[awaited->second];
-    // A checkpoint that could not be read is not known to be damaged: its state stays as it was.
-    const ErrorCode code = e.result ? ErrorCode::internal : e.result.error().code;
-    if (e.result) view.state = "verified";
-    else if (code == ErrorCode::damaged) view.state = "damaged";
-    else if (code == ErrorCode::not_found) view.state = "deleted";
-    if (!e.result) view.defect = e.result.error().text();
+    wire::CheckpointView& view = it->reply.checkpoints[awaited->second.view];
+    if (!e.result) told(view, awaited->second, e.result.error());
+    else if (!awaited->second.share) view.state = "verified";
     it->awaited.erase(awaited);
     if (it->awaited.empty()) {
       reply(c_, it->connection, it->request, MessageType::checkpoints, it->reply);

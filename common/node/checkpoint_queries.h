@@ -1,4 +1,5 @@
-// dtrainctl checkpoints: lists what the ledger knows of a job's checkpoints; with --verify, has each verified on a host that has it.
+// dtrainctl checkpoints: lists what the ledger knows of a job's checkpoints; with --verify, has each verified on a host that has it,
+// and each share on its own.
 #pragma once
 
 #include <map>
@@ -25,8 +26,15 @@ class CheckpointQueries final : public Part {
     ConnectionId connection = 0;
     std::uint64_t request = 0;
     wire::CheckpointsReply reply;
-    std::map<std::uint64_t, std::size_t> awaited;  // index of the view, by token
+    struct Asked {
+      std::size_t view = 0;  // its index
+      NodeId host;
+      bool share = false;
+    };
+    std::map<std::uint64_t, Asked> awaited;  // by token
   };
+  void verify(Verification& v, const cluster::JobRecord& job, std::size_t view, const NodeId& host, transfer::CheckpointInfo info);
+  void told(wire::CheckpointView& view, const Verification::Asked& asked, const Error& error) const;
   NodeId host_of(const cluster::CheckpointRecord& r) const;
 
   Context& c_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/node/host_capacities.h"
-#include "common/transfer/format.h"
+#include "common/transfer/shares.h"
 
 namespace dtrain::node {
 namespace {
@@ -141,7 +141,7 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
   for (const CheckpointInfo& info : list) {
     if ((!info.complete && !info.is_share()) || !soft.known.insert(identity(info)).second) continue;
     if (info.is_share()) {
-      const auto known_of = [&](const cluster::CheckpointPlace& p) { return p.place == info.place && p.shares == info.shares; };
+      const auto known_of = [&](const cluster::CheckpointPlace& p) { return transfer::is_noted(p.place, p.shares, info); };
       const bool told = std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
         return r.info.path == info.path && r.state == CheckpointState::shares && std::ranges::any_of(r.places, known_of);
       });

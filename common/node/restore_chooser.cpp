@@ -33,6 +33,8 @@ std::int64_t newest_step(const JobRecord& job) {
 
 bool wants_restore(const JobRecord& job) { return job.spec.checkpoint && (job.spec.checkpoint->restore != "never" || job.from_scratch); }
 
+std::string its_agents(const std::vector<NodeId>& hosts) { return hosts.size() == 1 ? "its agent is" : "their agents are"; }
+
 std::string from_scratch_advice(const JobRecord& job) {
   return "; dtrainctl restart " + job.spec.name + " --from-scratch gives up what was trained";
 }
@@ -109,7 +111,9 @@ void RestoreChooser::take(const JobRecord& job, cluster::BeginGeneration& begin)
     begin.message = step.reason;
     if (step.newest)
       begin.message += "; steps " + std::to_string(chosen ? step.at.info.step + 1 : 0) + " to " + std::to_string(step.newest->step) +
-                       " are given up: they are on " + hosts_text(step.newest->hosts) + " only";
+                       " are given up: " +
+                       (step.newest->part ? "a part of them is on " + hosts_text(step.newest->hosts)
+                                          : "they are on " + hosts_text(step.newest->hosts) + " only");
   }
   forget(job.id);
 }
@@ -136,10 +140,14 @@ RestoreChooser::State RestoreChooser::cannot_restore(const JobRecord& job, Watch
 void RestoreChooser::wait_for_newest(const JobRecord& job, WatchedJob& soft, Choosing& choosing) {
   const auto& step = choosing.choice.step();
   const Duration since = job.restore_waits_since.value_or(c_.elapsed());
-  std::string reason = "its newest checkpoint, of step " + std::to_string(step.newest->step) + ", is on " + hosts_text(step.newest->hosts) +
-                       (step.newest->hosts.size() == 1 ? " only" : " only, which are away");
+  const auto& away = *step.newest;
+  const std::string newest = "its newest checkpoint, of step " + std::to_string(away.step) + ", ", hosts = hosts_text(away.hosts);
+  std::string reason = newest + "is on " + hosts + (away.hosts.size() == 1 ? " only" : " only, which are away");
+  if (away.part) reason = "a part of " + newest + "is on " + hosts + ": it goes on at once when " + its_agents(away.hosts) + " started";
   if (step.older >= 0)
-    reason += ": it waits " + duration_text(c_.options.restore_wait) + " for that and then goes on from step " + std::to_string(step.older);
+    reason += (away.part ? "; it waits " : ": it waits ") + duration_text(c_.options.restore_wait) +
+              " for that and then goes on from step " + std::to_string(step.older);
+  else if (away.part) reason += ", and waits for that as long as it takes, since no older one can be restored";
   if (choosing.retry == kNever) {
     choosing.retry = c_.now.boot + kScanRetry;
     const Instant over = std::max(jobs_.at(since + c_.options.restore_wait), c_.now.boot + kAskAgain);
@@ -341,6 +349,11 @@ bool RestoreChooser::verified(const CheckpointVerified& e) {
     return true;
   }
   const auto at = choosing->choice.step().at;
+  if (!e.result && e.result.error().code == ErrorCode::damaged && at.info.is_share()) {
+    // It may be another host that found this.
+    const std::string cause = "the share on host " + host_name(c_, at.hosts.front()) + " is damaged: " + e.result.error().text();
+    c_.propose(CommandType::checkpoint, CheckpointSeen{e.job, at.info, CheckpointState::damaged, cause, at.hosts.front(), at.generation});
+  }
   if (e.result && !at.info.is_share())
     c_.propose(CommandType::checkpoint, CheckpointSeen{e.job, at.info, CheckpointState::verified, "", choosing->host, at.generation});
   choosing->choice.verified(e.result);

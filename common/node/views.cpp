@@ -13,6 +13,7 @@
 #include "common/node/gpu_ids.h"
 #include "common/node/host_capacities.h"
 #include "common/node/orders.h"
+#include "common/transfer/shares.h"
 #include "common/wire/codec.h"
 
 namespace dtrain::node {
@@ -253,16 +254,31 @@ wire::EventView event_view(const cluster::LedgerEvent& e) {
 
 namespace {
 
-// Which host has what of it, and what is missing.
-std::string shares_text(const Context& c, const cluster::CheckpointRecord& r) {
+// What of its shares is within reach now, and which host has what.
+struct SharesNow {
+  bool whole = false;
   std::string text;
+};
+
+SharesNow shares_now(const Context& c, const cluster::CheckpointRecord& r) {
+  std::string text;
+  std::vector<const transfer::Shares*> here;
+  bool all_here = true, noted = true;
   for (const cluster::CheckpointPlace& p : r.places) {
+    const auto state = host_state(c, p.host);
+    const bool gone = is_gone(c, p.host), in_service = !gone && state && wire::in_service(*state);
     text += (text.empty() ? "" : ", ") + host_name(c, p.host);
+    if (!in_service) text += " (" + (gone ? "gone for good" : state_text(state)) + ")";
+    all_here = all_here && in_service;
+    noted = noted && !p.shares.files.empty();
+    if (in_service) here.push_back(&p.shares);
     if (p.shares.files.empty()) continue;
     text += " has " + p.shares.files.front().name;
     if (p.shares.files.size() > 1) text += " and " + std::to_string(p.shares.files.size() - 1) + " more";
   }
-  return r.info.defect.empty() ? text : r.info.defect + ": " + text;
+  if (!r.info.complete || all_here) return {r.info.complete, r.info.defect.empty() ? text : r.info.defect + ": " + text};
+  if (noted && transfer::together(transfer::format_of(r.info.format), here).whole()) return {true, text};
+  return {false, "not all of it is on hosts that are alive: " + text};
 }
 
 }  // namespace
@@ -272,8 +288,9 @@ std::vector<wire::CheckpointView> checkpoint_views(const Context& c, const JobRe
   std::vector<wire::CheckpointView> views;
   for (const auto& r : job.checkpoints) {
     const bool shares = r.state == cluster::CheckpointState::shares;
-    views.push_back({r.info.path, r.info.step, r.generation, shares && r.info.complete ? "together" : kStates[static_cast<int>(r.state)],
-                     r.info.bytes, to_rfc3339(r.seen), shares ? shares_text(c, r) : r.info.defect, r.info.digest});
+    const SharesNow now = shares ? shares_now(c, r) : SharesNow{false, r.info.defect};
+    views.push_back({r.info.path, r.info.step, r.generation, now.whole ? "together" : kStates[static_cast<int>(r.state)], r.info.bytes,
+                     to_rfc3339(r.seen), now.text, r.info.digest});
   }
   return views;
 }

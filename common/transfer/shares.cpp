@@ -73,6 +73,10 @@ Result<Shares> shares_of(FileAccess& files, const Format& format, std::string_vi
   return shares;
 }
 
+bool is_noted(std::uint64_t place, const Shares& noted, const CheckpointInfo& share) {
+  return place == share.place && (noted.files.empty() || noted == share.shares);
+}
+
 Together together(const Format& format, const std::vector<const Shares*>& shares) {
   Together all;
   std::map<std::string, const Shares::File*> files;

@@ -24,6 +24,9 @@ Result<std::unique_ptr<Contents>> parse_shares(std::string_view table);
 // What is told of them. Error{limit}: that would be more than kSharesBytes.
 Result<Shares> shares_of(FileAccess& files, const Format& format, std::string_view table);
 
+// True of the share that is noted with its place, also once its names are forgotten.
+bool is_noted(std::uint64_t place, const Shares& noted, const CheckpointInfo& share);
+
 // What some hosts have together.
 struct Together {
   std::vector<std::string> names;  // sorted

@@ -85,6 +85,55 @@ TEST_F(LedgerShares, OfALaterGenerationDoNotMixWithThoseBefore) {
   EXPECT_EQ(record(id).places.size(), 1u);
 }
 
+// Hosts of each generation look again at what lies there: that is nothing new, whether its names are noted yet or not.
+TEST_F(LedgerShares, WhatIsSeenAgainStaysAsItWasFirstSeen) {
+  const JobId id = running();
+  const std::int64_t last = static_cast<std::int64_t>(limits::kSharedNoted) + 2;
+  for (std::int64_t step = 1; step <= last; ++step) {
+    see(id, share(step, "__0_0.distcp", true), "n1");
+    see(id, share(step, "__1_0.distcp", false), "n2");
+  }
+  const auto before = job(id).checkpoints;
+  ASSERT_TRUE(before[0].places[0].shares.files.empty());
+  act(id, ActionKind::restart);
+  everything_ended(id);
+  ASSERT_TRUE(begin(id).status);
+  all(id, TaskState::staged);
+  pass(1h);
+  for (std::int64_t step = 1; step <= last; ++step) {
+    see(id, share(step, "__0_0.distcp", true), "n1");
+    see(id, share(step, "__1_0.distcp", false), "n2");
+  }
+  ASSERT_EQ(job(id).checkpoints.size(), before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_TRUE(is_whole(record(id, i))) << i << ": " << record(id, i).info.defect;
+    EXPECT_EQ(record(id, i).info.bytes, 20u) << i;
+    EXPECT_EQ(record(id, i).generation, before[i].generation) << i;
+    EXPECT_EQ(record(id, i).seen, before[i].seen) << i;
+  }
+  // Other files of the same host under this path are new ones.
+  transfer::CheckpointInfo anew = share(1, "__0_0.distcp", true);
+  anew.place = 9;
+  see(id, anew, "n1");
+  EXPECT_EQ(job(id).checkpoints.size(), before.size());
+  EXPECT_EQ(job(id).checkpoints.back().info.step, 1);
+  EXPECT_EQ(job(id).checkpoints.back().generation, job(id).generation);
+  EXPECT_FALSE(is_whole(job(id).checkpoints.back()));
+}
+
+TEST_F(LedgerShares, OneOfWhichAShareIsLostIsNotWholeWhetherItsNamesAreNotedOrNot) {
+  const JobId id = running();
+  const std::int64_t last = static_cast<std::int64_t>(limits::kSharedNoted) + 1;
+  for (std::int64_t step = 1; step <= last; ++step) {
+    see(id, share(step, "__0_0.distcp", true), "n1");
+    see(id, share(step, "__1_0.distcp", false), "n2");
+  }
+  for (const std::int64_t step : {std::int64_t{1}, last}) see(id, share(step, "__1_0.distcp", false), "n2", CheckpointState::deleted);
+  EXPECT_FALSE(is_whole(record(id, 0)));
+  EXPECT_EQ(record(id, 0).info.defect, "a host lost its share");
+  EXPECT_EQ(record(id, limits::kSharedNoted).info.defect, "__1_0.distcp is missing");
+}
+
 // The ledger is copied to every voter: it keeps the names of a bounded number.
 TEST_F(LedgerShares, NamesOfOldOnesAreForgottenTheirHostsAreNot) {
   const JobId id = running();

@@ -115,47 +115,6 @@ TEST_F(CheckpointsTest, AHostThatLacksItIsGivenACopyBeforeItsTaskBegins) {
     }
 }
 
-// Each rank wrote to its own host's disk.
-TEST_F(CheckpointsTest, SharesOfSeveralHostsArePutTogetherOnOneAndCopiedToAllWithTasks) {
-  ASSERT_NO_FATAL_FAILURE(submit());
-  const auto share = [](std::uint64_t place, const std::string& file, bool first) {
-    transfer::CheckpointInfo info = checkpoint(100, place);
-    while (transfer::format_of(info.format).name != "torch-distributed")
-      info.format = transfer::FormatId(static_cast<unsigned>(info.format) + 1);
-    info.complete = false;
-    info.digest = file;
-    info.bytes = first ? 20 : 10;
-    info.shares.files = {{file, 10, "x"}};
-    if (first) info.shares.list = "__0_0.distcp\n__1_0.distcp\n";
-    return info;
-  };
-  const auto shown = [&] {
-    const auto seen = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
-    EXPECT_TRUE(seen && seen->checkpoints.size() == 1);
-    return seen && !seen->checkpoints.empty() ? seen->checkpoints.front() : wire::CheckpointView{};
-  };
-  write(*ps, share(7, "__0_0.distcp", true));
-  EXPECT_EQ(shown().state, "incomplete");
-  EXPECT_THAT(shown().defect, HasSubstr("__1_0.distcp is missing: "));
-  write(*other, share(8, "__1_0.distcp", false));
-  EXPECT_EQ(shown().state, "together");
-  EXPECT_EQ(shown().defect, ps->started.facts.name + " has __0_0.distcp, " + other->started.facts.name + " has __1_0.distcp");
-  restart_ps();
-  run_for(60s);
-  ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
-  EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100);
-  std::size_t with_tasks = 0;
-  for (House* house : houses) {
-    if (launched(*house, 2) == 0) continue;
-    ++with_tasks;
-    ASSERT_NE(find(*house, "/ckpt/j/100"), nullptr);
-    EXPECT_TRUE(find(*house, "/ckpt/j/100")->complete) << house->started.facts.name;
-  }
-  EXPECT_EQ(with_tasks, 2u) << where();
-  EXPECT_EQ(shown().state, "verified");
-  for (House* house : houses) EXPECT_EQ(house->node().own_connections(), 0u) << house->address().ip;
-}
-
 // Seeds 251 and 349 of three hosts: the copy that lay on a host of the next generation was not the one that had been verified.
 TEST_F(CheckpointsTest, AnOwnCopyThatDecayedIsFetchedAnew) {
   ASSERT_NO_FATAL_FAILURE(submit());

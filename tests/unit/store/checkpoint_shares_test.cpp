@@ -128,6 +128,42 @@ TEST_F(CheckpointShares, WhatComesDamagedChangesNothing) {
   }
 }
 
+// `checkpoints --verify` asks by what the ledger noted: names, and no digest.
+TEST_F(CheckpointShares, AreVerifiedByTheNamesThatWereFound) {
+  for (const Writer& writer : writers()) {
+    split(writer, 5);
+    auto share = scan_second().at(0);
+    share.digest.clear();
+    ASSERT_TRUE(store::verify(share)) << writer.word;
+    auto trimmed = share;
+    trimmed.shares.files.assign(1, {});
+    EXPECT_TRUE(store::verify(trimmed)) << writer.word;
+    share.shares.files.push_back({"gone", 1, "x"});
+    EXPECT_EQ(store::verify(share).error().code, ErrorCode::not_found) << writer.word;
+    share.shares.files.pop_back();
+    std::string name, bytes, flipped;
+    std::size_t at = std::string::npos;
+    for (const auto& file : share.shares.files) {
+      const std::string content = read(share.path + "/" + file.name);
+      const std::size_t place = std::min(content.find("third of"), content.find("moments"));
+      if (place == std::string::npos) continue;
+      name = file.name;
+      bytes = flipped = content;
+      at = place;
+    }
+    ASSERT_LT(at, bytes.size()) << writer.word;
+    flipped[at] = static_cast<char>(flipped[at] ^ 1);
+    for (const std::string& wrong : {flipped, bytes.substr(0, bytes.size() - 30)}) {
+      write(share.path + "/" + name, wrong);
+      const Status damaged = store::verify(share);
+      ASSERT_FALSE(damaged) << writer.word;
+      EXPECT_EQ(damaged.error().code, ErrorCode::damaged) << writer.word << ": " << damaged.error().text();
+      EXPECT_THAT(damaged.error().text(), testing::HasSubstr(name)) << writer.word;
+    }
+    empty_disks();
+  }
+}
+
 TEST_F(CheckpointShares, AreQuarantinedAsWholes) {
   for (const Writer& writer : writers()) {
     const auto [here, there] = split(writer, 5);
