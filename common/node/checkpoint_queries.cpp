@@ -24,7 +24,7 @@ NodeId CheckpointQueries::host_of(const cluster::CheckpointRecord& r) const {
 void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsRequest& q, const Caller& caller) {
   const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::read, "list the checkpoints of");
   if (job == nullptr) return;
-  Verification v{e.connection, e.request, {checkpoint_views(c_, *job), job->unrecognised}, {}};
+  Verification v{e.connection, e.request, {checkpoint_views(c_, *job), job->unrecognised}, {}, {}};
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];
@@ -52,10 +52,11 @@ void CheckpointQueries::verify(Verification& v, const JobRecord& job, std::size_
 }
 
 // A checkpoint that could not be read is not known to be damaged: its state stays as it was. Of shares every host's problem is told.
-void CheckpointQueries::told(wire::CheckpointView& view, const Verification::Asked& asked, const Error& error) const {
-  if (error.code == ErrorCode::damaged) view.state = "damaged";
-  else if (error.code == ErrorCode::not_found && !asked.share) view.state = "deleted";
-  else if (error.code == ErrorCode::not_found && view.state != "damaged") view.state = "incomplete";
+void CheckpointQueries::told(Verification& v, const Verification::Asked& asked, const Error& error) const {
+  wire::CheckpointView& view = v.reply.checkpoints[asked.view];
+  if (error.code == ErrorCode::damaged) v.damaged.insert(asked.view);
+  if (v.damaged.contains(asked.view)) view.state = "damaged";
+  else if (error.code == ErrorCode::not_found) view.state = asked.share ? "incomplete" : "deleted";
   if (!asked.share) {
     view.defect = error.text();
     return;
@@ -69,9 +70,8 @@ void CheckpointQueries::verified(const CheckpointVerified& e) {
   for (auto it = verifications_.begin(); it != verifications_.end(); ++it) {
     const auto awaited = it->awaited.find(e.token);
     if (awaited == it->awaited.end()) continue;
-    wire::CheckpointView& view = it->reply.checkpoints[awaited->second.view];
-    if (!e.result) told(view, awaited->second, e.result.error());
-    else if (!awaited->second.share) view.state = "verified";
+    if (!e.result) told(*it, awaited->second, e.result.error());
+    else if (!awaited->second.share) it->reply.checkpoints[awaited->second.view].state = "verified";
     it->awaited.erase(awaited);
     if (it->awaited.empty()) {
       reply(c_, it->connection, it->request, MessageType::checkpoints, it->reply);

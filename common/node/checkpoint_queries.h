@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "common/node/callers.h"
@@ -32,9 +33,10 @@ class CheckpointQueries final : public Part {
       bool share = false;
     };
     std::map<std::uint64_t, Asked> awaited;  // by token
+    std::set<std::size_t> damaged;           // views
   };
   void verify(Verification& v, const cluster::JobRecord& job, std::size_t view, const NodeId& host, transfer::CheckpointInfo info);
-  void told(wire::CheckpointView& view, const Verification::Asked& asked, const Error& error) const;
+  void told(Verification& v, const Verification::Asked& asked, const Error& error) const;
   NodeId host_of(const cluster::CheckpointRecord& r) const;
 
   Context& c_;

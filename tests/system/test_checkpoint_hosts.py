@@ -118,7 +118,7 @@ class SharesTest(CheckpointHosts):
         until(found, lambda: "step %d to be %s: %s" % (step, state, agent.ask("checkpoints", "j")))
         return found()
 
-    def test_it_goes_on_from_the_newest_that_is_whole_together(self):
+    def three_ranks(self):
         agents = self.three()
         agents[0].do("submit", self.write("j.json", json.dumps({
             "apiVersion": "dtrain/v1", "kind": "Job", "metadata": {"name": "j"},
@@ -127,6 +127,43 @@ class SharesTest(CheckpointHosts):
         tasks = self.running(agents[0], "j")
         nodes = [tasks["worker-%d" % r]["node"] for r in range(3)]
         self.assertEqual(set(nodes), {"a1", "a2", "a3"})
+        return agents, nodes, tasks
+
+    def test_what_is_shown_is_true_after_a_recovery_and_a_flipped_bit(self):
+        agents, nodes, tasks = self.three_ranks()
+        steps = [10 * (i + 1) for i in range(6)]    # the ledger notes the names of the newest 4
+        for step in steps:
+            for rank, node in enumerate(nodes):
+                self.write_share(node, step, rank, 3)
+            self.shown(agents[0], step, "together")
+        before = {c["step"]: c for c in agents[0].ask("checkpoints", "j")}
+        for step in (steps[0], steps[-1]):
+            path = os.path.join(self.disk(nodes[2]), "step_%d" % step, "__2_0.distcp")
+            with open(path, "rb") as file:
+                whole = file.read()
+            with open(path, "wb") as file:
+                file.write(whole.replace(b"weights of", b"Weights of"))
+            shown = {c["step"]: c for c in agents[0].ask("checkpoints", "j", "--verify")}
+            self.assertEqual({s for s, c in shown.items() if c["state"] != "together"}, {step})
+            self.assertEqual(shown[step]["state"], "damaged")
+            self.assertRegex(shown[step]["defect"], "host %s: .*__2_0.distcp" % nodes[2])
+            with open(path, "wb") as file:
+                file.write(whole)
+        os.kill(tasks["worker-1"]["pid"], signal.SIGKILL)
+        until(lambda: (d := agents[0].ask("describe", "job", "j"))["state"] == "Running" and d["generation"] == 2,
+              lambda: "generation 2 to run: %s" % agents[0].ask("jobs"), 60)
+        self.shown(agents[0], steps[-1], "verified")
+        # Told of after all that hosts found when the generation began.
+        for rank, node in enumerate(nodes):
+            self.write_share(node, 100, rank, 3)
+        self.shown(agents[0], 100, "together")
+        after = {c["step"]: c for c in agents[0].ask("checkpoints", "j")}
+        for step in steps[:-1]:
+            for key in ("state", "bytes", "time", "generation"):
+                self.assertEqual(after[step][key], before[step][key], (step, key))
+
+    def test_it_goes_on_from_the_newest_that_is_whole_together(self):
+        agents, nodes, tasks = self.three_ranks()
         for rank, node in enumerate(nodes):
             self.write_share(node, 100, rank, 3)
         together = self.shown(agents[0], 100, "together")
