@@ -75,6 +75,8 @@ void Processes::stopped(int pid, int64_t since_ns) {
 uint32_t Processes::ancestor_of(int pid, int64_t now_ns) {
   if (pid <= 1) return count_;
   for (uint32_t i = 0; i < count_; ++i)
+    if (table_[i].pid == pid) return i;
+  for (uint32_t i = 0; i < count_; ++i)
     if (table_[i].speaker == pid) return i;
   if (now_ns - looks_since_ns_ >= kLooksWithin) {
     looks_since_ns_ = now_ns;

@@ -165,7 +165,8 @@ class Reader {
 
   void read_one(const YamlNode& tree, const std::string& at, const std::string& where, KubeNotes& notes) {
     const std::string kind = text_of(tree, "kind");
-    if (const std::string near = is_job_kind(kind) ? "" : nearest_job_kind(kind); !near.empty()) {
+    const bool others = is_job_kind(kind) || !is_known_group(group_of(text_of(tree, "apiVersion")));  // batch/v1 has a Job, too
+    if (const std::string near = others ? "" : nearest_job_kind(kind); !near.empty()) {
       notes.refuse("unsupported", join_path(at, "kind"), "unknown kind " + in_quotes(kind), "did you mean " + near + "?");
       return add({}, notes.errors.take());
     }

@@ -78,6 +78,10 @@ status: {conditions: []}
 
 // Objects of other kinds beside a job are left out; one that was meant to be a job is not.
 TEST(KubeJobs, AKindThatIsSpelledWrongIsNoOtherObject) {
+  for (const char* other : {"batch/v1\nkind: Job", "ray.io/v1\nkind: RayJob"})
+    EXPECT_THAT(errors_of("apiVersion: " + std::string(other) + "\nmetadata: {name: j}\nspec: {}\n"),
+                ::testing::Not(::testing::Contains(HasSubstr("unknown kind"))))
+        << other;
   EXPECT_THAT(errors_of("apiVersion: kubeflow.org/v1\nkind: PytorchJob\nmetadata: {name: j}\nspec: {}\n"),
               ElementsAre(HasSubstr("kind: unknown kind `PytorchJob`; did you mean PyTorchJob?")));
 }
