@@ -333,7 +333,6 @@ struct Effect : EffectAlternatives {
   Effect(T&& alternative) : Effect(Alternative::among<EffectAlternatives>(std::forward<T>(alternative))) {}
   Effect(const Effect&);
   Effect(Effect&&) noexcept;
-  Effect& operator=(const Effect&);
   Effect& operator=(Effect&&) noexcept;
   ~Effect();
 

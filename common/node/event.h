@@ -326,7 +326,6 @@ struct Event : EventAlternatives {
   Event(T&& alternative) : Event(Alternative::among<EventAlternatives>(std::forward<T>(alternative))) {}
   Event(const Event&);
   Event(Event&&) noexcept;
-  Event& operator=(const Event&);
   Event& operator=(Event&&) noexcept;
   ~Event();
 
