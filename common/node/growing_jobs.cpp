@@ -58,7 +58,7 @@ void GrowingJobs::look(const JobRecord& job, WatchedJob& soft) {
 void GrowingJobs::look_for_room(const JobRecord& job, WatchedJob& soft, Growing& growing) {
   growing.next_look = c_.now.boot + kLookEvery * (1 + growing_.size() / kGrowTries);
   auto room = placer_.room_for_all(job);
-  if (!room) return growing.due.reset();
+  if (!room && c_.options.broken_rule != "grows-into-room") return growing.due.reset();
   if (!growing.due) {
     growing.wait = wait_of(job, growing);
     growing.due = c_.now.boot + growing.wait;
@@ -78,7 +78,7 @@ void GrowingJobs::look_for_room(const JobRecord& job, WatchedJob& soft, Growing&
   restart.user = "dtrain: there is room for all its tasks";
   jobs_.propose(soft, job.id, cluster::CommandType::action, restart);
   if (soft.proposed == 0) return;
-  places_.held()[job.id] = {"", job.generation, soft.proposed, true, cluster::whole_spec(job), std::move(*room)};
+  if (room) places_.held()[job.id] = {"", job.generation, soft.proposed, true, cluster::whole_spec(job), std::move(*room)};
   growing.waited = growing.wait;
   growing.grew = c_.now.boot;
   growing.due.reset();

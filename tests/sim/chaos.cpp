@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kLongestJumpMs = 86'400'000;
 constexpr Duration kBackAfterKill = 5s, kBackAfterReboot = 30s, kLongestPause = 3s, kLongestFull = 4s, kLongestSlow = 8s,
                    kLongestFailing = 12s, kLongestLeaving = 20s, kSlowCommit = 1500ms, kLongestCut = 12s, kLongestDrain = 40s,
-                   kBetweenDrains = 60s, kBetweenStops = 40s, kTasksHave = 6s;
+                   kBetweenDrains = 60s, kBetweenStops = 40s, kTasksHave = 6s, kBetweenAways = 50s, kAwayAtLeast = 18s, kLongestAway = 35s;
 constexpr std::uint64_t kMostLost = 200, kMostTwice = 300;  // of a thousand messages
 // In a world of many hosts a fault of one host is up to this many times as frequent: otherwise such faults would
 // hardly ever meet a task.
@@ -152,6 +152,24 @@ void Chaos::stop_later() {
     const Duration tasks_have = within(kTasksHave);
     world_.host(number).stop(tasks_have, kBackAtLeast + within(kBackAfterReboot));
     stop_later();
+  });
+}
+
+void Chaos::lose_hosts(Rng rng) {
+  aways_ = rng;
+  lose_later();
+}
+
+void Chaos::lose_later() {
+  const auto within = [this](Duration most) {
+    return Duration(static_cast<std::int64_t>(aways_.below(static_cast<std::uint64_t>(most.count()))));
+  };
+  world_.timeline().after(within(kBetweenAways), [this, within] {
+    if (world_.now() >= until_) return;
+    const std::size_t number = busy_from(aways_.below(world_.hosts()));
+    world_.note(number, to_string(Fault::host_away));
+    world_.host(number).reboot(kAwayAtLeast + within(kLongestAway - kAwayAtLeast));
+    lose_later();
   });
 }
 

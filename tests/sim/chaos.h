@@ -15,6 +15,7 @@ class Chaos {
   Chaos(ClusterWorld& world, FaultSet allowed, Rng rng, Instant until);
   void begin();
   void stop_hosts(Rng rng);  // in order, one after the other, from now on
+  void lose_hosts(Rng rng);  // for long, likewise
 
  private:
   struct Usual;
@@ -24,6 +25,7 @@ class Chaos {
   SimHost& some_host(Fault fault);  // on which it happens
   void drain_later();
   void stop_later();
+  void lose_later();
   std::size_t busy_from(std::size_t number);
   HostSet some_hosts();  // neither none nor all
   void kill_some_task(SimHost& host);
@@ -35,7 +37,7 @@ class Chaos {
   Duration upto(Duration most) { return Duration(static_cast<std::int64_t>(rng_.below(static_cast<std::uint64_t>(most.count())) + 1)); }
 
   ClusterWorld& world_;
-  Rng rng_, operator_, stops_{0};
+  Rng rng_, operator_, stops_{0}, aways_{0};
   Instant until_;
   std::array<Duration, kFaultCount> mean_{};  // zero: does not come in this run
   bool drains_ = false;

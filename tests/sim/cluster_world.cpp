@@ -26,7 +26,7 @@ constexpr Duration kStartedWithin = 3s, kKilledWithin = 5s, kBackWithin = 3s, kF
 // Drawn by each seed.
 constexpr Duration kLeases[] = {3s, 5s, 9s, 15s};
 constexpr std::uint64_t kHungryOneIn = 3, kDynamicOneIn = 6, kQuorumLostOneIn = 4, kHostHooksOneIn = 6, kHostStopsOneIn = 4,
-                        kUpgradedOneIn = 4;
+                        kUpgradedOneIn = 4, kElasticOneIn = 4;
 constexpr std::size_t kFewestVoters = 3, kFewestDynamic = 5;
 // The widest jobs are for so many hosts: every copy of the ledger looks at all tasks of a job at each report of one.
 constexpr std::uint32_t kWidest = 100;
@@ -61,7 +61,7 @@ constexpr std::string_view kNodeRules[] = {
     "elsewhere-waits-for-the-frozen", "frozen-costs-nothing", "unknown-entry-stops", "version-of-all", "consequence-costs-nothing",
     "epoch-fence", "unheard-host-keeps", "drained-gets-nothing", "victims-have-lower-priority", "preempted-costs-nothing",
     "never-fits-is-true", "deleted-gives-its-name", "fetched-is-staged", "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
-    "restore-by-lineage", "prolog-first", "epilog-last"};
+    "restore-by-lineage", "grows-into-room", "prolog-first", "epilog-last"};
 
 // Hosts that are given tasks: those with a copy of the ledger.
 std::uint32_t placeable(std::size_t hosts) { return static_cast<std::uint32_t>(std::min(hosts, wire::kMostVoters + wire::kMostLearners)); }
@@ -180,11 +180,15 @@ RunResult ClusterWorld::run() {
   Rng upgrades = stream(18);
   const bool upgraded = options_.faults.has(Fault::upgrade) && upgrades.chance(1, kUpgradedOneIn);
   if (upgraded) client_->set_rehearsing();
+  Rng aways = stream(19);
+  const bool elastic = options_.faults.has(Fault::host_away) && hosts() >= kFewestVoters && aways.chance(1, kElasticOneIn);
+  if (elastic) client_->set_elastic(placeable(hosts()));
   users_act_ = true;
   observe_later();
   act_later();
   chaos.begin();
   if (tasks_leave_) chaos.stop_hosts(stops);
+  if (elastic) chaos.lose_hosts(aways);
   if (upgraded) {
     upgrades_ = std::make_unique<Upgrades>(*this, upgrades, busy_until_);
     upgrades_->begin();

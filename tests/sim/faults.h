@@ -35,13 +35,14 @@ enum class Fault : unsigned char {
   quorum_lost,       // a majority of the voters goes away for long, and an operator recovers the quorum on a survivor: once in a run
   host_stop,         // a host is stopped in order: its tasks are asked to end; it comes back later
   upgrade,           // hosts are given a newer program one after the other, some the older one again for a while
+  host_away,         // a host is away for so long that jobs go on without it, and comes back: again and again, with some seeds
 };
 inline constexpr std::string_view kFaultNames[] = {
     "task-kill", "shim-kill",         "agent-kill",  "reboot",   "disk-error",       "slow-disk", "full-disk", "clock-jump",
     "pause",     "checkpoint-damage", "stage-error", "gpu-held", "coordinator-kill", "partition", "isolate",   "one-way",
-    "loss",      "duplicate",         "delay",       "drain",    "quorum-lost",      "host-stop", "upgrade"};
+    "loss",      "duplicate",         "delay",       "drain",    "quorum-lost",      "host-stop", "upgrade",   "host-away"};
 inline constexpr std::size_t kFaultCount = std::size(kFaultNames);
-static_assert(kFaultCount == static_cast<std::size_t>(Fault::upgrade) + 1, "each fault has a name; the last one is named here");
+static_assert(kFaultCount == static_cast<std::size_t>(Fault::host_away) + 1, "each fault has a name; the last one is named here");
 constexpr bool among_several(Fault fault) { return fault >= Fault::coordinator_kill; }
 inline std::string_view to_string(Fault fault) { return kFaultNames[static_cast<std::size_t>(fault)]; }
 

@@ -204,6 +204,30 @@ void make_hungry(job::JobSpec& spec, std::uint32_t hosts) {
   for (auto& [name, role] : spec.roles) role.resources.cpu_millis = kHostCpuMillis / kMostTasks;
 }
 
+// Its only role takes most CPUs of all hosts, and has more tasks than before only if all of them begin again.
+void make_shrinking(job::JobSpec& spec, std::uint32_t hosts, std::uint64_t tag) {
+  constexpr std::uint32_t kOnEachHost = 2;
+  const auto worker = spec.roles.find("worker");
+  if (worker == spec.roles.end()) return;
+  RoleSpec role = worker->second;
+  role.replicas = kOnEachHost * hosts;
+  role.min_replicas = 1 + static_cast<std::uint32_t>(tag / 2 % 3);
+  role.resources.cpu_millis = kHostCpuMillis * 3 / 8;
+  role.resources.gpus = 0;
+  role.start_after.clear();
+  std::erase_if(role.command, [](const std::string& word) { return word.find("{hosts:") != std::string::npos; });
+  role.restart_policy = job::RestartPolicy::on_failure;
+  role.command.insert(role.command.end(), {"--workers={hosts:worker}", "run=40000..90000", "ok=100", "hang=0"});
+  if (spec.checkpoint) role.command.push_back("checkpoint=" + std::to_string(3000 + tag * 397 % 4000));
+  spec.roles = {{"worker", role}};
+  spec.framework = job::Framework::generic;
+  spec.policy.gang = true;
+  spec.policy.grow_after = std::chrono::seconds(1 + tag / 2 % 4);
+  spec.policy.priority = 2;
+  spec.policy.active_deadline.reset();
+  spec.policy.signal_before_deadline.reset();
+}
+
 void make_dynamic(job::JobSpec& spec) {
   if (spec.roles.contains("ps")) spec.policy.enable_dynamic_worker = true;
 }

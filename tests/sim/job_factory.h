@@ -16,6 +16,7 @@ job::JobSpec random_job(const std::string& name, std::uint64_t tag, Rng& rng);
 // Its tasks take so much that few such jobs run at once; one kind takes all `hosts`. A job that may be bound to one
 // host has room on one, even when it is scaled up.
 void make_hungry(job::JobSpec& spec, std::uint32_t hosts);
+void make_shrinking(job::JobSpec& spec, std::uint32_t hosts, std::uint64_t tag);
 // Parameter servers and workers that come and go without the others: a lost worker continues elsewhere by itself.
 void make_dynamic(job::JobSpec& spec);
 // Half of the jobs with a ps have no ps under a lease: it runs on while its host is unreachable, and is waited for.

@@ -178,6 +178,7 @@ void SimClient::submit_something() {
   if (hungry_ != 0) make_hungry(spec, hungry_);
   if (dynamic_) make_dynamic(spec);
   if (keeping_) make_keeping(spec);
+  if (elastic_ != 0 && tag % 2 == 0) make_shrinking(spec, elastic_, tag);
   if (leaving_) make_leaving(spec, tag);
   if (rehearsing_ && tag % 2 == 0) spec.rehearsal = "it";
   if (many_ != 0 && rng_.chance(1, kWideOneIn)) make_wide(spec, many_, rng_);

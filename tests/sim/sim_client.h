@@ -62,6 +62,8 @@ class SimClient {
   void set_keeping() { keeping_ = true; }
   void set_leaving() { leaving_ = true; }
   void set_rehearsing() { rehearsing_ = true; }  // half of the jobs need a later version of the ledger
+  // Half of the jobs take most of the `hosts`, go on with fewer, and grow again.
+  void set_elastic(std::uint32_t hosts) { elastic_ = hosts; }
   void set_hungry(std::uint32_t hosts) { hungry_ = hosts; }
   // Some jobs have many tasks, up to several on each of the `hosts`.
   void set_many(std::uint32_t hosts) { many_ = hosts; }
@@ -100,8 +102,8 @@ class SimClient {
   std::uint64_t tags_ = 0, received_ = 0;
   std::size_t host_ = 0;  // of the deed under way
   bool dynamic_ = false, keeping_ = false, leaving_ = false, rehearsing_ = false;
-  std::uint32_t hungry_ = 0;  // the number of hosts; 0: not
-  std::uint32_t many_ = 0;    // likewise
+  std::uint32_t hungry_ = 0;              // the number of hosts; 0: not
+  std::uint32_t many_ = 0, elastic_ = 0;  // likewise
 };
 
 }  // namespace dtrain::sim

@@ -288,6 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenRule{"frozen-costs-nothing", "frozen_costs_nothing", 3, "all", 45},
         BrokenRule{"consequence-costs-nothing", "consequences_cost_nothing", 3},
         BrokenRule{"unknown-entry-stops", "copies_equal", 3, "all", 1, "", false}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
+        BrokenRule{"grows-into-room", "grows_into_room", 3, "host-away", 100},
         BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
         BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 250},
         BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 195},
