@@ -278,7 +278,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
         BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3}, BrokenRule{"fetched-is-staged", "every_job_progresses", 5},
         BrokenRule{"copied-is-staged", "restore_choice", 3}, BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 60},
-        BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 110},
+        BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 450},
         BrokenRule{"newest-is-waited-for", "restore_choice", 3, "all", 125},
         BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
         BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3}, BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},
