@@ -239,7 +239,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
   const std::string state(to_string(job.state));
   if (final && c.kind != ActionKind::remove && c.kind != ActionKind::rerun) {
     if (c.kind == ActionKind::cancel && job.state == JobState::cancelled) return done(job);
-    return conflict("it is " + state + " already", c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
+    return conflict("it has ended already: " + state, c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
   }
 
   switch (c.kind) {

@@ -50,7 +50,7 @@ TEST_F(Streams, WaitForAStateThatWasPassed) {
   EXPECT_EQ(ctl({"wait", "digits", "--for", "Finished"}).code, 0);
   const Ran never = ctl({"wait", "digits", "--for", "Suspended"});
   EXPECT_EQ(never.code, 1);
-  EXPECT_NE(never.err.find("is Succeeded and will not be Suspended"), std::string::npos);
+  EXPECT_NE(never.err.find("has ended (Succeeded) and will not be Suspended"), std::string::npos);
 }
 
 TEST_F(Streams, WaitTimesOut) {
@@ -425,6 +425,10 @@ TEST_F(Streams, ExecPassesOutputAndCode) {
   EXPECT_EQ(ran.err, "oh\n");
   EXPECT_EQ(wire::decode<wire::ExecRequest>(agent_->requests()[0].payload)->command,
             (std::vector<std::string>{"sh", "-c", "echo hi", "--", "-o"}));
+  EXPECT_EQ(ctl({"exec", "digits", "worker-0.3", "--", "sh"}).code, 137) << "as lines of the log name a rank";
+  const auto of_rank = wire::decode<wire::ExecRequest>(agent_->requests()[1].payload);
+  EXPECT_EQ(of_rank->task, "worker-0");
+  EXPECT_EQ(of_rank->rank, 4u);
 }
 
 TEST(Progress, BlockFitsAndHidesTheMany) {
