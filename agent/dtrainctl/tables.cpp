@@ -88,12 +88,6 @@ std::string pids_text(const wire::TaskView& task) {
   return out;
 }
 
-// Why it does not go on although it runs.
-std::string stopped_text(const wire::TaskView& task) {
-  if (task.state != "Running" || task.reason.empty()) return "";
-  return task.reason + (task.status.empty() ? "" : "; ");
-}
-
 std::string fault_text(const wire::FaultView& fault) {
   const std::string rank = fault.rank > 0 ? "." + std::to_string(fault.rank - 1) : "";  // as in front of its lines in the log
   const std::string cause = fault.error.empty() ? fault.cause : fault.error + " (" + fault.cause + ")";
@@ -110,6 +104,11 @@ std::string fault_text(const wire::FaultView& fault) {
 }
 
 }  // namespace
+
+std::string status_of(const wire::TaskView& task) {
+  if (task.state != "Running" || task.reason.empty()) return task.status;
+  return task.reason + (task.status.empty() ? "" : "; " + task.status);
+}
 
 std::string ready_text(const wire::JobView& job) {
   std::uint64_t ready = 0, desired = 0;
@@ -166,7 +165,7 @@ std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& 
                                    joined(task.gpus, ","),
                                    task.started_at.value_or(""),
                                    task.reason,
-                                   stopped_text(task) + task.status};
+                                   status_of(task)};
     if (ranks) cells.insert(cells.begin() + kRanksAt, ranks_text(task.ranks));
     table.add(std::move(cells));
   }

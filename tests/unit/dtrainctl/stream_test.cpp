@@ -458,6 +458,10 @@ TEST(Progress, PlainSaysOnlyWhatChanged) {
   u.tasks[0].attempt = 2;
   u.job.restarts = 1;
   EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"job digits: restarts 1", "worker-0: Running (attempt 2)"}));
+  u.tasks[0].reason = "rank 1 was stopped";
+  EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"worker-0: rank 1 was stopped"}));
+  u.tasks[0].reason.clear();
+  EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"worker-0: goes on"}));
 }
 
 TEST(Progress, ATaskThatComesAgainHasDiedAndNotFailed) {
