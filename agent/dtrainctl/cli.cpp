@@ -156,7 +156,7 @@ class CommandLine {
       for (const CLI::Option* option : of_command)
         if (options.command.empty() && option->count() > 0)
           throw CLI::ValidationError(option->get_name(),
-                                     "it belongs to a command, which comes behind --: dtrainctl run [options] -- CMD...");
+                                     "it belongs to a command, which comes after --: dtrainctl run [options] -- CMD...");
       action_ = [options](Session& s) { return cmd_run(s, options); };
     });
     CLI::App* submit = verb("submit", "hand in a job; prints its name once it is durable")->alias("apply");
@@ -478,7 +478,7 @@ int run_program(const std::vector<std::string>& all, Io& io) {
     const bool extra =
         mark == all.end() && (verb == "run" || verb == "exec") && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
     return usage_error(args, io, std::string("could not read the arguments: ") + e.what(),
-                       extra ? "a command comes behind --: dtrainctl " + verb + (verb == "run" ? " [options]" : " JOB TASK") + " -- CMD..."
+                       extra ? "a command comes after --: dtrainctl " + verb + (verb == "run" ? " [options]" : " JOB TASK") + " -- CMD..."
                              : "see dtrainctl " + (verb.empty() ? "" : verb + " ") + "--help");
   }
 }

@@ -312,7 +312,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
     }
 
     case ActionKind::remove:
-      if (!final && !c.force) return conflict("it is " + state, "cancel it first, or delete with --force");
+      if (!final && !c.force) return conflict("its state is " + state, "cancel it first, or delete with --force");
       // A second forced delete does not wait for a task that uses up its grace.
       if (job.deleting && c.force && c.request_id != job.delete_request) job.graceful = false;
       if (!final) transition.finish(JobState::cancelled, "deleted by " + c.user, true);
@@ -327,7 +327,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       break;
 
     case ActionKind::rerun:
-      if (!final) return conflict("it is " + state, "rerun takes a finished job");
+      if (!final) return conflict("its state is " + state, "rerun takes a finished job");
       if (job.deleting) return conflict("it is being deleted");
       job.leave_running = false;  // the next run begins once nothing of this one is left
       transition.begin_run();

@@ -124,7 +124,7 @@ std::string why_no_progress(const Context& c, const JobRecord& job) {
     return job.goal == cluster::Goal::suspend ? "it is being suspended: " + ends : job.reason + (job.reason.empty() ? "" : "; ") + ends;
   if (std::string what = waiting_for(c, job, ""); !what.empty()) return what;
   if (!job.reason.empty()) return job.reason;
-  return job.generation == 0 ? "it has no place yet" : "it is " + std::string(to_string(job.state));
+  return job.generation == 0 ? "it has no place yet" : "its state is " + title(to_string(job.state));
 }
 
 // Why the job does not begin although nothing of it runs, as the coordinator noted in the ledger when this wait began.
