@@ -94,6 +94,9 @@ int cmd_run(Session& session, const RunOptions& given) {
   Outcome<LoadedJob> job;
   if (options.command.empty()) {
     job = load_job(session, options.file);
+    if (!job && options.file.file.ends_with(".py"))
+      job.error().items.front().next =
+          "a script is part of a command, which comes after --: dtrainctl run [options] -- python3 " + options.file.file;
   } else {
     std::error_code wrong;
     const std::filesystem::path here = std::filesystem::current_path(wrong);

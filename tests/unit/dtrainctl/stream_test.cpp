@@ -398,6 +398,13 @@ TEST_F(Streams, MistakesOfAJobThatWasMadeNameNoFile) {
   EXPECT_EQ(ran.err.rfind("dtrainctl: metadata.name: ", 0), 0u) << ran.err;
 }
 
+TEST_F(Streams, AScriptIsNoJobFile) {
+  std::ofstream(dir_.path() + "/train.py") << "import torch\n";
+  const Ran ran = ctl({"run", dir_.path() + "/train.py"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("after --: dtrainctl run [options] -- python3 " + dir_.path() + "/train.py\n"), std::string::npos) << ran.err;
+}
+
 TEST_F(Streams, RunDetached) {
   agent([&](const wire::Message& m) {
     return FakeAgent::Answer{{reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})}, false};
