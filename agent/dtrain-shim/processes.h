@@ -29,6 +29,7 @@ class Processes {
  public:
   uint32_t count() const { return count_; }
   MainProcess& at(uint32_t index) { return table_[index]; }
+  int pid(uint32_t index) const { return table_[index].pid; }
   // The text at its end, `at(index).tail_bytes` long.
   const char* tail(uint32_t index) const { return tails_[index]; }
   void keep_tail(uint32_t index, const char* bytes, size_t size);

@@ -175,7 +175,8 @@ static_assert(sizeof(LaunchedReport) == 12);
 
 // The state of the present attempt: sent to the agent at every change, and written to `state` and `exit`. The agent finds
 // what is new by comparing, so a record that found the socket full may be replaced by a later one. On the wire and on disk:
-// the struct, then status_bytes of status, then tail_bytes of the last stderr output, both beginning at fixed_bytes.
+// the struct, then, beginning at fixed_bytes, status_bytes of status, tail_bytes of the last stderr output, and pid_count int32_t: the
+// process of each rank, 0 if it has ended.
 struct Record {
   uint16_t packet = kRecordPacket;
   uint16_t fixed_bytes = 0;
@@ -202,15 +203,18 @@ struct Record {
   int64_t lease_ns = 0;        // length of its lease
   uint64_t epoch = 0;          // the highest of a coordinator that the shim has seen
   uint32_t rank = 0;           // one more than the rank whose failure ended the attempt; 0: none did. From here on: version 6
-  uint32_t stopped = 0;        // one more than the main process that stood still by a signal when the attempt ended; 0: none. Version 8
+  // One more than the main process that stands still by a signal, or did so when the attempt ended; 0: none. From here on: version 8
+  uint32_t stopped = 0;
   // Why a standby did not become what it should: of the attempt, or of those that this shim prepares. "": none failed. From here on:
   // version 7
   char cold[kColdBytes] = {};
-  int64_t stopped_ns = 0;  // since when `stopped` stood still, CLOCK_REALTIME. From here on: version 8
+  int64_t stopped_ns = 0;  // since when `stopped` stands still, CLOCK_REALTIME. From here on: version 8
+  uint32_t pid_count = 0;  // while an attempt of several main processes runs: those that have begun
+  uint32_t reserved = 0;
 };
 inline constexpr size_t kRecordV1Bytes = 112;  // what every version has
-static_assert(sizeof(Record) == 152 + kColdBytes);
-inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes;
+static_assert(sizeof(Record) == 160 + kColdBytes);
+inline constexpr size_t kRecordBytes = sizeof(Record) + kStatusBytes + kTailBytes + kMostRanks * sizeof(int32_t);
 static_assert(kRecordBytes < kPacketBytes);
 
 // ---------------------------------------------------------------- launch file

@@ -325,6 +325,7 @@ void Shim::reap() {
   while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
     if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
       processes_.stopped(pid, WIFSTOPPED(status) ? wall_ns() : 0);
+      if (runs() && !stands_still() && note_stopped()) changed();
       continue;
     }
     standbys_.ended(pid);
@@ -338,7 +339,7 @@ void Shim::reap() {
 // A rank that is done is waited for by nobody; the attempt is done with the last, and fails with the first that does.
 void Shim::process_ended(uint32_t index, int status) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  if (code == 0 && signal == 0 && (processes_.any_left() || more_to_start())) return;
+  if (code == 0 && signal == 0 && (processes_.any_left() || more_to_start())) return changed();
   attempt_ends(index, code, signal);
   // SIGTERM may have come after the last look; it is certainly there if it was sent before the task's.
   sigset_t term;
@@ -349,17 +350,6 @@ void Shim::process_ended(uint32_t index, int status) {
   // The attempt ended long after the stop, so it ended by itself. For a service systemd limits that time.
   else if ((launch_.header.flags & kUnit) == 0 && boot_ns() - host_stops_ns_ > kHostStopBound)
     record_.flags &= static_cast<uint16_t>(~kHostStops);
-}
-
-// Before the attempt is killed, or ends by the failure of a process that waited for another: which one stands still, or is silent. While
-// the whole task is frozen they all are.
-void Shim::blame_stuck() {
-  if (!runs() || stands_still()) return;
-  blamed_ = processes_.stuck();
-  const uint32_t stopped = processes_.stopped();
-  if (stopped == processes_.count()) return;
-  record_.stopped = stopped + 1;
-  record_.stopped_ns = processes_.at(stopped).stopped_ns;
 }
 
 // `index`: of the process whose end is the attempt's. Of those that are killed together, it is the one that was to blame.
@@ -468,10 +458,17 @@ void Shim::read_notifications() {
 size_t Shim::encode(char* out, bool with_tail) const {
   Record record = record_;
   if (!with_tail || record.phase != static_cast<uint8_t>(Phase::ended)) record.tail_bytes = 0;
+  record.pid_count = launch_.header.rank_count > 0 && runs() ? processes_.count() : 0;
   memcpy(out, &record, sizeof(record));
   memcpy(out + sizeof(record), status_, record.status_bytes);
-  memcpy(out + sizeof(record) + record.status_bytes, processes_.tail(last_process_), record.tail_bytes);
-  return sizeof(record) + record.status_bytes + record.tail_bytes;
+  size_t size = sizeof(record) + record.status_bytes;
+  memcpy(out + size, processes_.tail(last_process_), record.tail_bytes);
+  size += record.tail_bytes;
+  for (uint32_t i = 0; i < record.pid_count; ++i, size += sizeof(int32_t)) {
+    const int32_t pid = processes_.pid(i);
+    memcpy(out + size, &pid, sizeof(pid));
+  }
+  return size;
 }
 
 void Shim::write_state() {

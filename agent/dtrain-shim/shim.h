@@ -108,6 +108,7 @@ class Shim {
   void process_ended(uint32_t index, int status);
   void attempt_ends(uint32_t index, int code, int signal);
   void blame_stuck();
+  bool note_stopped();
   Outcome signal(const CommandPacket& command);  // in shim_stop.cpp
   void signal_task(int number, bool whole_tree);
   void give_grace(int64_t grace_ns);

@@ -39,7 +39,7 @@ void Shim::start_next() {
     note_cold();
     changed();
   }
-  if (start.error == 0 && start.step == 0) return;
+  if (start.error == 0 && start.step == 0) return processes_.count() == launch_.processes() ? changed() : void();
   record_.step = start.error != 0 ? static_cast<uint8_t>(Step::execute) : start.step;
   record_.error = start.error != 0 ? start.error : start.step_error;
   constexpr int kNotExecuted = 126;

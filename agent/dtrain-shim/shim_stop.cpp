@@ -1,5 +1,5 @@
 // Signals to a running attempt, SIGTERM to the shim (the host stops, or a person stops this assignment's service),
-// and the end of what is left then.
+// and the end of what is left then. Also which main process somebody else stopped.
 #include <signal.h>
 
 #include "agent/dtrain-shim/shim.h"
@@ -20,6 +20,23 @@ Outcome Shim::signal(const CommandPacket& command) {
   give_grace(command.grace_ns);
   signal_task(static_cast<int>(command.a), whole_tree);
   return Outcome::done;
+}
+
+// Before the attempt is killed, or ends by the failure of a process that waited for another: which one stands still, or is silent. While
+// the whole task is frozen they all are.
+void Shim::blame_stuck() {
+  if (!runs() || stands_still()) return;
+  blamed_ = processes_.stuck();
+  note_stopped();
+}
+
+// Which main process stands still while the others run. True: that is another one than before.
+bool Shim::note_stopped() {
+  const uint32_t stopped = processes_.stopped(), before = record_.stopped;
+  const bool any = stopped < processes_.count();
+  record_.stopped = any ? stopped + 1 : 0;
+  record_.stopped_ns = any ? processes_.at(stopped).stopped_ns : 0;
+  return record_.stopped != before;
 }
 
 // After the end of the main process, the tree consists of the rest.

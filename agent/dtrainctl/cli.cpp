@@ -131,6 +131,7 @@ class CommandLine {
     CLI::App* run = verb("run", "submit, then follow with progress and logs: run FILE, or run [options] -- CMD...");
     add_file(run, false);
     add_package(run);
+    const std::vector<const CLI::Option*> before = std::as_const(*run).get_options();
     run->add_option("--ps", run_.ps, "parameter servers");
     CLI::Option* workers = run->add_option("--worker", run_.workers, "workers (default 1)");
     run->add_flag("--chief", run_.chief, "one chief beside the workers");
@@ -140,18 +141,22 @@ class CommandLine {
     run->add_option("--cpus", run_.cpus, "CPUs of each worker and the chief");
     run->add_option("--name", run_.name, "the job's name (default: after the command)");
     run->add_option("--framework", run_.framework, "default: tensorflow (--ps, --chief), pytorch (-n, --nproc-per-node), else generic");
+    std::vector<const CLI::Option*> of_command = std::as_const(*run).get_options();
+    std::erase_if(of_command, [&](const CLI::Option* option) { return std::ranges::count(before, option) > 0; });
     run->add_flag("--replace", run_.replace, "a finished job of that name gives way");
     run->add_flag("--detach", run_.detach, "submit only");
     run->add_flag("--cancel-on-exit", run_.cancel_on_exit, "^C cancels the job");
     run->add_flag("--raw", run_.raw, "escape sequences of tasks reach the terminal, not colours alone");
-    run->callback([this] {
+    run->callback([this, of_command] {
       RunOptions options = run_;
       options.file = file();
       options.command = command_;
       if (options.file.file.empty() == options.command.empty())
         throw CLI::ValidationError("run", "give either a job file, or a command behind --");
-      if (!options.file.package.empty() && !options.command.empty())
-        throw CLI::ValidationError("run", "--package belongs to a job file: a command starts in the current directory");
+      for (const CLI::Option* option : of_command)
+        if (options.command.empty() && option->count() > 0)
+          throw CLI::ValidationError(option->get_name(),
+                                     "it belongs to a command, which comes after --: dtrainctl run [options] -- CMD...");
       action_ = [options](Session& s) { return cmd_run(s, options); };
     });
     CLI::App* submit = verb("submit", "hand in a job; prints its name once it is durable")->alias("apply");
@@ -469,8 +474,12 @@ int run_program(const std::vector<std::string>& all, Io& io) {
     return line.act(session);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return line.app().exit(e, io.out, io.err);  // --help, --version
+    // A command that nothing separates from dtrainctl's own options.
+    const bool extra =
+        mark == all.end() && (verb == "run" || verb == "exec") && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
     return usage_error(args, io, std::string("could not read the arguments: ") + e.what(),
-                       "see dtrainctl " + (verb.empty() ? "" : verb + " ") + "--help");
+                       extra ? "a command comes after --: dtrainctl " + verb + (verb == "run" ? " [options]" : " JOB TASK") + " -- CMD..."
+                             : "see dtrainctl " + (verb.empty() ? "" : verb + " ") + "--help");
   }
 }
 

@@ -37,6 +37,7 @@ int cmd_exec(Session& session, const ExecOptions& options) {
   request.task = options.task;
   request.command = options.command;
   request.rank = options.rank;
+  split_rank(request.task, request.rank);
   request.terminal = io.in_tty && io.out_tty;
   if (const char* term = std::getenv("TERM"); term != nullptr) request.term = term;
   const auto size = window_size(io.in_fd);

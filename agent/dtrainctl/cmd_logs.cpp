@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <charconv>
 
 #include "agent/dtrainctl/commands.h"
 #include "agent/dtrainctl/log_printer.h"
 #include "agent/dtrainctl/stream.h"
+#include "agent/dtrainctl/words.h"
 
 namespace dtrain::ctl {
 namespace {
@@ -63,15 +63,7 @@ Outcome<void> pass_on_in_order(Session& session, wire::LogsRequest request, std:
 
 int cmd_logs(Session& session, const LogsOptions& options) {
   wire::LogsRequest request = options.request;
-  // Also as lines of the log name it: worker-1.3.
-  if (const std::size_t dot = request.task.find('.'); dot != std::string::npos && request.rank == 0) {
-    std::uint16_t rank = 0;
-    const char* const end = request.task.data() + request.task.size();
-    if (const auto read = std::from_chars(request.task.data() + dot + 1, end, rank); read.ec == std::errc() && read.ptr == end) {
-      request.rank = rank + 1u;
-      request.task.resize(dot);
-    }
-  }
+  split_rank(request.task, request.rank);
   if (request.rank > 0 && request.task.empty())
     return session.report(
         Failure(Error{ErrorCode::invalid, "could not read the log of a rank: a rank is counted within its task",

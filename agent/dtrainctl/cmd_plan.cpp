@@ -11,7 +11,7 @@ Outcome<wire::TaskSpecsReply> plan_job(Session& session, const LoadedJob& job) {
   wire::SubmitRequest request;
   request.spec = wire::encode(job.spec);
   auto reply = session.ask_surely<wire::TaskSpecsReply>(wire::MessageType::plan, request, wire::MessageType::task_specs);
-  if (reply) session.warn(reply->warnings);
+  if (reply) session.warn(reply->warnings, job.named);
   return reply;
 }
 
@@ -26,8 +26,7 @@ int cmd_plan(Session& session, const FileOptions& options) {
     if (!reply) return session.report(reply.error());
     add_user_entry(reply->tasks);
     const std::string name = job.spec.name.empty() ? job.spec.generate_name : job.spec.name;
-    if (!reply->waiting_for.empty())
-      session.note((several ? "job " + name + ": it" : "it") + " could not start now: " + reply->waiting_for);
+    if (!reply->waiting_for.empty()) session.note(job.named + "it could not start now: " + reply->waiting_for);
     plans.push_back(json::of(*reply));
     plans.back()["name"] = name;
     text += (several ? "job " + name + "\n" : "") + task_specs_text(reply->tasks);

@@ -63,6 +63,9 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
     if (with_gpus && options.hosts > 0) r["antiAffinity"] = "host";
     return r;
   };
+  // With a package the tasks begin in it, otherwise in this directory, which all hosts then have.
+  const bool sent =
+      !options.file.package.empty() || std::ranges::any_of(options.file.sets, [](const auto& set) { return set.first == "spec.package"; });
   Json roles = Json::object();
   if (options.ps > 0) roles["ps"] = role(options.ps, false);
   if (options.chief) roles["chief"] = role(1, true);
@@ -76,7 +79,7 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
                                   : pytorch                  ? "pytorch"
                                   : tensorflow               ? "tensorflow"
                                                              : "generic"},
-                    {"workDir", directory},
+                    {"workDir", sent ? "." : directory},
                     {"roles", roles}}}};
   return json::text(file, true);
 }
@@ -91,6 +94,9 @@ int cmd_run(Session& session, const RunOptions& given) {
   Outcome<LoadedJob> job;
   if (options.command.empty()) {
     job = load_job(session, options.file);
+    if (!job && options.file.file.ends_with(".py"))
+      job.error().items.front().next =
+          "a script is part of a command, which comes after --: dtrainctl run [options] -- python3 " + options.file.file;
   } else {
     std::error_code wrong;
     const std::filesystem::path here = std::filesystem::current_path(wrong);

@@ -46,7 +46,7 @@ int cmd_wait(Session& session, const WaitOptions& options) {
       if (!update->waiting_for.empty()) now += ", and waits: " + update->waiting_for;
       else if (!update->job.reason.empty()) now += ": " + update->job.reason;
       if (options.target != "deleted" && is_final_state(update->job.state)) {
-        session.note("job " + options.job + " is " + update->job.state + " and will not be " + options.target +
+        session.note("job " + options.job + " has ended (" + update->job.state + ") and will not be " + options.target +
                      (update->job.reason.empty() ? "" : ": " + update->job.reason));
         return kJobFailed;
       }

@@ -48,7 +48,7 @@ std::vector<std::string> progress_block(const wire::JobUpdate& update, const Lay
   Table table({{"TASK"}, {"STATE", 0, false, false, true}, {"NODE", 2}, {"ATTEMPT", 1, false, true}, {"STATUS", 3, true}});
   for (const wire::TaskView* task : tasks)
     table.add({task->task, shown_state(*task, job), task->node, std::to_string(task->attempt),
-               task->status.empty() ? task->reason : task->status});
+               task->status.empty() ? task->reason : status_of(*task)});
   const std::string text = table.render(layout);
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = text.find('\n', start);
@@ -82,9 +82,11 @@ std::vector<std::string> PlainProgress::changes(const wire::JobUpdate& update) {
       if (task.attempt > 1) line += " (attempt " + std::to_string(task.attempt) + ")";
       if (!task.reason.empty()) line += ": " + task.reason;
       lines.push_back(std::move(line));
+    } else if (state == "Running" && task.reason != seen.reason) {
+      lines.push_back(task.task + ": " + (task.reason.empty() ? "goes on" : task.reason));
     }
     if (task.status != seen.status && !task.status.empty()) lines.push_back(task.task + ": STATUS " + task.status);
-    seen = {state, task.status, task.attempt};
+    seen = {state, task.status, task.reason, task.attempt};
   }
   for (std::string& line : lines) line = printable(line);
   return lines;

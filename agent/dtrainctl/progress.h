@@ -27,7 +27,7 @@ class PlainProgress {
 
  private:
   struct Seen {
-    std::string state, status;
+    std::string state, status, reason;
     std::uint32_t attempt = 0;
   };
   std::string state_;

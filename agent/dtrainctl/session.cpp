@@ -49,8 +49,8 @@ void Session::show(const Json& json, const std::function<std::string()>& text) c
 
 void Session::note(const std::string& text) const { io.err << "dtrainctl: " << printable(text) << "\n" << std::flush; }
 
-void Session::warn(const std::vector<std::string>& warnings) const {
-  for (const std::string& warning : warnings) io.err << "warning: " << printable(warning) << "\n";
+void Session::warn(const std::vector<std::string>& warnings, const std::string& named) const {
+  for (const std::string& warning : warnings) io.err << "warning: " << printable(named + warning) << "\n";
   io.err.flush();
 }
 

@@ -88,7 +88,7 @@ class Session {
   void show(const Json& json, const std::function<std::string()>& text) const;
   // Prints "dtrainctl: TEXT" on stderr.
   void note(const std::string& text) const;
-  void warn(const std::vector<std::string>& warnings) const;
+  void warn(const std::vector<std::string>& warnings, const std::string& named = "") const;  // `named`: LoadedJob::named
   void note_stale(bool stale) const;
   // Prints what went wrong, in the form that -o asks for, and returns the exit code.
   int report(const Failure& failure) const;

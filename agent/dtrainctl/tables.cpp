@@ -80,6 +80,14 @@ std::string ranks_text(const std::optional<wire::RanksView>& ranks) {
   return ranks->count == 1 ? first : first + "-" + std::to_string(ranks->first + ranks->count - 1);
 }
 
+// Of its ranks in order, as far as they are known.
+std::string pids_text(const wire::TaskView& task) {
+  if (task.pids.size() < 2) return task.pid != 0 ? std::to_string(task.pid) : "";
+  std::string out;
+  for (const std::int32_t pid : task.pids) out += (out.empty() ? "" : ",") + (pid != 0 ? std::to_string(pid) : "-");
+  return out;
+}
+
 std::string fault_text(const wire::FaultView& fault) {
   const std::string rank = fault.rank > 0 ? "." + std::to_string(fault.rank - 1) : "";  // as in front of its lines in the log
   const std::string cause = fault.error.empty() ? fault.cause : fault.error + " (" + fault.cause + ")";
@@ -96,6 +104,11 @@ std::string fault_text(const wire::FaultView& fault) {
 }
 
 }  // namespace
+
+std::string status_of(const wire::TaskView& task) {
+  if (task.state != "Running" || task.reason.empty()) return task.status;
+  return task.reason + (task.status.empty() ? "" : "; " + task.status);
+}
 
 std::string ready_text(const wire::JobView& job) {
   std::uint64_t ready = 0, desired = 0;
@@ -126,10 +139,11 @@ std::string jobs_table(const std::vector<wire::JobView>& jobs, const Layout& lay
 
 std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& layout) {
   const bool ranks = std::ranges::any_of(tasks, [](const wire::TaskView& task) { return task.ranks.has_value(); });
+  const bool pids = std::ranges::any_of(tasks, [](const wire::TaskView& task) { return task.pids.size() > 1; });
   std::vector<Column> columns{{"TASK"},
                               {"STATE", 0, false, false, true},
                               {"NODE", 2},
-                              {"PID", 3, false, true},
+                              {"PID", 3, pids, true},
                               {"ADDRESS", 6},
                               {"ATTEMPT", 4, false, true},
                               {"EXIT", 1, true},
@@ -144,14 +158,14 @@ std::string tasks_table(const std::vector<wire::TaskView>& tasks, const Layout& 
     std::vector<std::string> cells{task.task,
                                    task.state,
                                    task.node,
-                                   task.pid != 0 ? std::to_string(task.pid) : "",
+                                   pids_text(task),
                                    task.address,
                                    std::to_string(task.attempt),
                                    end_text(task),
                                    joined(task.gpus, ","),
                                    task.started_at.value_or(""),
                                    task.reason,
-                                   task.status};
+                                   status_of(task)};
     if (ranks) cells.insert(cells.begin() + kRanksAt, ranks_text(task.ranks));
     table.add(std::move(cells));
   }
@@ -385,8 +399,8 @@ std::string event_line(const wire::EventView& event) {
 }
 
 static std::string progress_text(const wire::ProgressView& p) {
-  if (p.since.empty()) return "";
-  return (p.value ? "yes, since " : "no, since ") + p.since + (p.why.empty() ? "" : ": " + p.why);
+  if (p.since.empty() && p.why.empty()) return "";
+  return (p.value ? "yes" : "no") + (p.since.empty() ? "" : ", since " + p.since) + (p.why.empty() ? "" : ": " + p.why);
 }
 
 std::string job_summary(const wire::JobDescription& d, const Layout& layout) {

@@ -30,5 +30,7 @@ std::string job_text(const wire::JobDescription& job, const Layout& layout);    
 
 // "2/4": tasks that are ready (or have succeeded) of those wanted, over all roles.
 std::string ready_text(const wire::JobView& job);
+// Its last STATUS=, and before it why it does not go on although it runs.
+std::string status_of(const wire::TaskView& task);
 
 }  // namespace dtrain::ctl

@@ -87,8 +87,13 @@ job::ParseOptions parse_options(const std::string& name, const FileOptions& opti
   return parse;
 }
 
-// Finds the package's directory, seen from the directory of the file.
-Outcome<LoadedJob> with_package_dir(job::ParsedJob parsed, const std::string& name, const std::string& base_dir) {
+// Finds the package's directory: that of --package, or that of the file, seen from the directory of the file.
+Outcome<LoadedJob> with_package_dir(job::ParsedJob parsed, const FileOptions& options, std::string name, std::string base_dir) {
+  if (!options.package.empty()) {
+    parsed.package_path = options.package;
+    name = "--package";
+    base_dir = ".";
+  }
   LoadedJob job;
   job.spec = std::move(parsed.spec);
   if (parsed.package_path.empty()) return job;
@@ -112,7 +117,7 @@ Outcome<LoadedJob> parse_job(Session& session, std::string_view text, const std:
   job::ParsedJob parsed = job::parse_manifest(text, parse_options(name, options));
   if (!parsed.errors.empty()) return failed(file_failure(parsed.errors));
   session.warn(parsed.warnings);
-  return with_package_dir(std::move(parsed), name, base_dir);
+  return with_package_dir(std::move(parsed), options, name, base_dir);
 }
 
 Outcome<job::JobFile> read_jobs(Session& session, const FileOptions& options) {
@@ -147,10 +152,10 @@ Outcome<std::vector<LoadedJob>> load_jobs(Session& session, const FileOptions& o
   std::vector<LoadedJob> jobs;
   for (job::ParsedJob& parsed : file->jobs) {
     session.warn(parsed.warnings);
-    const bool given = !options.package.empty();
-    if (given) parsed.package_path = options.package;
-    auto job = with_package_dir(std::move(parsed), given ? "--package" : options.file, given || parent.empty() ? "." : parent);
+    const std::string base = parent.empty() ? "." : parent;
+    auto job = with_package_dir(std::move(parsed), options, options.file, base);
     if (!job) return failed(job.error());
+    job->named = job::prefix_among(file->jobs.size(), job->spec);
     jobs.push_back(std::move(*job));
   }
   return jobs;
@@ -214,7 +219,7 @@ Outcome<wire::SubmitReply> submit_job(Session& session, LoadedJob job, bool repl
                                              package.digest.empty() ? kAnswerTime : kPackageTime, &again);
   });
   if (!reply) return reply;
-  session.warn(reply->warnings);
+  session.warn(reply->warnings, job.named);
   reply->unchanged = reply->unchanged && !again;  // otherwise that may be the request's own first attempt
   return reply;
 }

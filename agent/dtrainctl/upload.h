@@ -15,6 +15,7 @@ namespace dtrain::ctl {
 struct LoadedJob {
   job::JobSpec spec;
   std::string package_dir;
+  std::string named = {};  // before what the agent says of it: job::prefix_among()
 };
 Outcome<LoadedJob> load_job(Session& session, const FileOptions& options);
 // All jobs of a file, which may be manifests of other systems (common/job/job_file.h): one mistake in it, and there are none.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -81,6 +82,17 @@ std::string printable(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return out;
+}
+
+void split_rank(std::string& task, std::uint32_t& rank) {
+  const std::size_t dot = task.find('.');
+  if (dot == std::string::npos || rank != 0) return;
+  std::uint16_t number = 0;
+  const char* const end = task.data() + task.size();
+  const auto read = std::from_chars(task.data() + dot + 1, end, number);
+  if (read.ec != std::errc() || read.ptr != end) return;
+  rank = number + 1u;
+  task.resize(dot);
 }
 
 Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms) {

@@ -20,6 +20,9 @@ std::string exit_text(const std::optional<wire::ExitView>& exit);  // "", "0", "
 // UTF-8 become '?', so that a task cannot move the reader's cursor.
 std::string printable(std::string_view text);
 
+// "worker-1.3", as lines of the log name a rank: takes the rank off the task. `rank`: one more than its number; 0: none is named yet.
+void split_rank(std::string& task, std::uint32_t& rank);
+
 // Parses --since: "5m" before `now_ms`, or an RFC 3339 time. Returns milliseconds since the epoch.
 Result<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms);
 

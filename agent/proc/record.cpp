@@ -1,5 +1,7 @@
 #include "agent/proc/record.h"
 
+#include <algorithm>
+
 #include "agent/base/small_file.h"
 
 namespace dtrain::proc {
@@ -54,6 +56,11 @@ std::optional<ShimRecord> parse_record(std::string_view bytes) {
   f.boot_id[sizeof(f.boot_id) - 1] = '\0';
   record.status = bytes.substr(f.fixed_bytes, f.status_bytes);
   record.tail = bytes.substr(std::size_t{f.fixed_bytes} + f.status_bytes, f.tail_bytes);
+  bytes.remove_prefix(std::size_t{f.fixed_bytes} + f.status_bytes + f.tail_bytes);
+  if (f.pid_count > shim::kMostRanks || f.pid_count * sizeof(std::int32_t) > bytes.size()) return std::nullopt;
+  record.pids.resize(f.pid_count);
+  std::ranges::copy_n(bytes.begin(), static_cast<std::ptrdiff_t>(f.pid_count * sizeof(std::int32_t)),
+                      reinterpret_cast<char*>(record.pids.data()));
   return record;
 }
 

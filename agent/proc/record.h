@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "agent/dtrain-shim/protocol.h"
 #include "common/base/time.h"
@@ -15,6 +16,7 @@ struct ShimRecord {
   shim::Record fixed;
   std::string status;
   std::string tail;
+  std::vector<std::int32_t> pids;  // of the ranks of an attempt that runs; 0: it has ended
 
   shim::Phase phase() const { return static_cast<shim::Phase>(fixed.phase); }
   bool has(std::uint16_t flag) const { return (fixed.flags & flag) != 0; }

@@ -202,7 +202,7 @@ Result<std::string> start_directory(const StageDirs& dirs, const node::Stage& st
     if (error == ENOENT && absolute && !stage.image.empty()) return path;
     if (error == ENOENT)
       return fail(ErrorCode::not_found, "working directory " + shown + " does not exist",
-                  absolute ? "create it on each host, or send its files along: spec.package (for a command: --set spec.package=.)"
+                  absolute ? "create it on each host, or send its files along: spec.package (for a command: --package .)"
                            : "add it to the package, or change workDir");
     return fail(ErrorCode::refused,
                 "working directory " + path + " cannot be entered by user " + stage.user.name + ": " + std::strerror(error),

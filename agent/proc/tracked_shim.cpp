@@ -270,6 +270,19 @@ void TrackedShim::notify(const ShimRecord& record) {
   event.watchdog = record.fixed.watchdogs != (same ? last_.fixed.watchdogs : 0);
   if (record.fixed.statuses != (same ? last_.fixed.statuses : 0)) event.status = record.status;
   if (event.ready || event.watchdog || event.stopping || event.status) events_.push_back(std::move(event));
+  if (record.pids != (same ? last_.pids : std::vector<std::int32_t>()) || record.fixed.stopped != (same ? last_.fixed.stopped : 0))
+    report_processes(record);
+}
+
+// Of an attempt that has ended the exit says all.
+void TrackedShim::report_processes(const ShimRecord& record) {
+  if (record.phase() != shim::Phase::running) return;
+  const std::uint32_t stopped = record.fixed.stopped;
+  const bool ranks = !record.pids.empty();
+  node::ProcessesSeen seen{id_, record.fixed.attempt, record.pids, std::nullopt};
+  if (stopped > 0 && (!ranks || stopped <= record.pids.size()))
+    seen.stopped = {ranks ? stopped : 0, ranks ? record.pids[stopped - 1] : record.fixed.pid, wall_time(record.fixed.stopped_ns)};
+  events_.push_back(std::move(seen));
 }
 
 // Another program can take the port between its test and the task's own use. By now nothing of the task is left that
@@ -441,6 +454,7 @@ task::FoundShim TrackedShim::found() {
   result.leased = result.shim_alive && last_.has(shim::kLeased);
   result.epoch = last_.fixed.epoch;
   if (result.running && last_.has(shim::kLeaseFrozen)) report_froze(true);
+  if (result.running && (!last_.pids.empty() || last_.fixed.stopped > 0)) report_processes(last_);
   if (result.running || result.attempt == 0) return result;
   exit_reported_ = result.attempt;
   // The state file has no last lines of stderr; the exit record has.

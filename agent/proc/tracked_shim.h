@@ -89,6 +89,7 @@ class TrackedShim {
   void report_froze(bool frozen);
   void started_reply(AttemptNumber attempt, const shim::ReplyPacket& reply);
   void notify(const ShimRecord& record);
+  void report_processes(const ShimRecord& record);
   void report_exit(task::Exit exit);
   void settle_pending(const std::string& cause);
   void note_started(AttemptNumber attempt, const shim::ReplyPacket& reply);

@@ -330,10 +330,20 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
   job::CheckpointSpec spec;
   spec.dir = target;
   auto found = scan(spec);
-  if (found) std::erase_if(*found, [](const auto& info) { return info.is_share(); });  // the message says what is missing
+  std::string share;  // the newest of which there are only files of some ranks here
+  if (found)
+    std::erase_if(*found, [&](const auto& info) {
+      if (info.is_share()) share = info.path;
+      return info.is_share();
+    });
   if (!found || found->empty()) {
     std::string refused;
-    (void)look_at_one(spec, target, &refused);
+    (void)look_at_one(spec, share.empty() ? target : share, &refused);
+    if (!share.empty())
+      return fail(ErrorCode::refused,
+                  "could not verify " + share + ": this host has the files of only some of its ranks" +
+                      (refused.empty() ? "" : " (" + refused + ")"),
+                  "copy the others beside them, or let all hosts look: dtrainctl checkpoints JOB --verify");
     if (!refused.empty()) return fail(ErrorCode::refused, "could not verify " + path + ": " + refused);
   }
   if (!found) return fail(found.error());

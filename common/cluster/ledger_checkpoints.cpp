@@ -106,7 +106,25 @@ void trim_shares(std::vector<CheckpointRecord>& known) {
       for (CheckpointPlace& p : r->places) p.shares = {};
 }
 
+// Its record, of now on. What is of one host alone stays with its places.
+std::vector<CheckpointRecord>::iterator begin_record(JobRecord& job, const CheckpointSeen& c, WallTime wall) {
+  CheckpointRecord r;
+  r.info = c.info;
+  r.generation = std::min(c.generation.value_or(job.generation), job.generation);
+  r.parent_step = job.restored ? job.restored->step : -1;
+  r.state = c.state;
+  r.seen = wall;
+  job.checkpoints.push_back(std::move(r));
+  if (job.checkpoints.size() > limits::kCheckpointsPerJob) forget_one(job);
+  return std::prev(job.checkpoints.end());
+}
+
 }  // namespace
+
+void Ledger::checkpoint_event(const JobRecord& job, const CheckpointSeen& c, const char* type, WallTime wall) {
+  add_event(wall, job.id, type, job.spec.name, c.message,
+            {{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}});
+}
 
 // One host's share of a checkpoint: it was found, or (`state` is not shares) it is not there any more. The record is that of the path, as
 // it was first seen; a later generation's begins it anew.
@@ -130,28 +148,22 @@ Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wa
     }
   }
   if (record == known.end()) {
-    CheckpointRecord r;
-    r.info = c.info;
-    r.info.shares = {};
-    r.info.digest.clear();
-    r.info.place = 0;
-    r.generation = generation;
-    r.parent_step = job.restored ? job.restored->step : -1;
-    r.state = c.state;
-    r.seen = wall;
-    known.push_back(std::move(r));
-    if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
-    record = std::prev(known.end());
+    record = begin_record(job, c, wall);
+    record->info.shares = {};
+    record->info.digest.clear();
+    record->info.place = 0;
   }
   std::erase_if(record->places, [&](const CheckpointPlace& p) { return p.host == c.host; });
   if (seen && record->places.size() < limits::kShareHosts) record->places.push_back({c.host, c.info.place, c.info.shares});
   if (!seen && record->places.empty()) record->state = c.state;
+  // Several hosts quarantine their shares of it for the same reason.
+  const bool quarantined = c.state == CheckpointState::quarantined, told = quarantined && record->info.defect == c.message;
   if (record->state == CheckpointState::shares) judge_shares(*record, seen);
+  if (quarantined) record->info.defect = c.message;
   const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
   if (is_whole(*record) && own && !job.is_stale(record->generation, record->info.step)) job.committed_once = true;
-  if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined)
-    add_event(wall, job.id, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", job.spec.name, c.message,
-              {{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}});
+  if (c.state == CheckpointState::damaged) checkpoint_event(job, c, "checkpoint.damaged", wall);
+  if (quarantined && !told) checkpoint_event(job, c, "checkpoint.quarantined", wall);
   trim_shares(known);
   ++job.version;
   touched_.insert(job.id);
@@ -178,15 +190,7 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   auto record = std::find_if(known.begin(), known.end(),
                              [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.info.digest == c.info.digest; });
   if (record == known.end()) {
-    CheckpointRecord r;
-    r.info = c.info;
-    r.generation = std::min(c.generation.value_or(job.generation), job.generation);
-    r.parent_step = job.restored ? job.restored->step : -1;
-    r.state = c.state;
-    r.seen = wall;
-    known.push_back(std::move(r));
-    if (known.size() > limits::kCheckpointsPerJob) forget_one(job);
-    record = std::prev(known.end());
+    record = begin_record(job, c, wall);
   } else if (!good && (record->state == c.state || (c.state == CheckpointState::deleted && !is_good(record->state)))) {
     return done(job);  // a checkpoint that was moved away is not there either
   } else if (good) {
@@ -202,7 +206,6 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     forget_place(*record, c.host, c.info.place);
     if (record->places.empty()) record->state = c.state;  // otherwise other hosts still have it
   }
-  std::vector<EventField> details{{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}};
   // A damaged checkpoint that a generation of this job wrote shows that it committed, too; what lay there before the
   // job is not its own. A checkpoint that a host reports only after a later generation began without it belongs to a
   // branch that was left behind.
@@ -212,10 +215,9 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && own && !stale) job.committed_once = true;
   if (c.state == CheckpointState::verified) {
     if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
-    add_event(wall, job.id, "checkpoint.verified", job.spec.name, c.message, std::move(details));
+    checkpoint_event(job, c, "checkpoint.verified", wall);
   } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
-    add_event(wall, job.id, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", job.spec.name, c.message,
-              std::move(details));
+    checkpoint_event(job, c, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", wall);
   }
   ++job.version;
   touched_.insert(job.id);

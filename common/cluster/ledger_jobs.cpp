@@ -239,7 +239,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
   const std::string state(to_string(job.state));
   if (final && c.kind != ActionKind::remove && c.kind != ActionKind::rerun) {
     if (c.kind == ActionKind::cancel && job.state == JobState::cancelled) return done(job);
-    return conflict("it is " + state + " already", c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
+    return conflict("it has ended already: " + state, c.kind == ActionKind::restart ? "dtrainctl rerun " + job.spec.name : std::string());
   }
 
   switch (c.kind) {
@@ -312,7 +312,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
     }
 
     case ActionKind::remove:
-      if (!final && !c.force) return conflict("it is " + state, "cancel it first, or delete with --force");
+      if (!final && !c.force) return conflict("its state is " + state, "cancel it first, or delete with --force");
       // A second forced delete does not wait for a task that uses up its grace.
       if (job.deleting && c.force && c.request_id != job.delete_request) job.graceful = false;
       if (!final) transition.finish(JobState::cancelled, "deleted by " + c.user, true);
@@ -327,7 +327,7 @@ Applied Ledger::act(const JobAction& c, WallTime wall) {
       break;
 
     case ActionKind::rerun:
-      if (!final) return conflict("it is " + state, "rerun takes a finished job");
+      if (!final) return conflict("its state is " + state, "rerun takes a finished job");
       if (job.deleting) return conflict("it is being deleted");
       job.leave_running = false;  // the next run begins once nothing of this one is left
       transition.begin_run();

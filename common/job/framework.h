@@ -72,6 +72,8 @@ struct FrameworkRules {
       [](const JobSpec&, const ClusterView&, const TaskId&, std::vector<std::map<std::string, std::string>>&) {};
   // True if dtrain starts the role's nprocPerNode ranks in each task; false: its command does, or there is one process.
   bool (*starts_ranks)(const JobSpec&, const RoleSpec&) = [](const JobSpec&, const RoleSpec&) { return false; };
+  // How many of the job's ranks a task has, to be shown; 0: none, or the framework numbers none.
+  std::uint32_t (*ranks)(const JobSpec&, const TaskId&) = [](const JobSpec&, const TaskId&) { return std::uint32_t{0}; };
   bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning
   bool warm = false;            // whether its Python programs have standbys unless the job says otherwise
   // The variable that names a file in which a rank records the exception that ends it, in torchelastic's form (recorded_error.h); "": none.

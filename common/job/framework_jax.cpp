@@ -33,6 +33,7 @@ void add_jax(const JobSpec& spec, const ClusterView& cluster, const TaskId& task
 
 }  // namespace
 
-const FrameworkRules kJax{.roles = kJaxRoles, .collective = Collective::always, .environment = add_jax, .warm = true};
+const FrameworkRules kJax{
+    .roles = kJaxRoles, .collective = Collective::always, .environment = add_jax, .ranks = ranks_of_rank_role, .warm = true};
 
 }  // namespace dtrain::job

@@ -4,6 +4,7 @@
 
 namespace dtrain::job {
 
-const FrameworkRules kLightgbm{.roles = kMasterAndWorkers, .collective = Collective::always, .environment = add_tracker};
+const FrameworkRules kLightgbm{
+    .roles = kMasterAndWorkers, .collective = Collective::always, .environment = add_tracker, .ranks = ranks_of_rank_role};
 
 }  // namespace dtrain::job

@@ -40,6 +40,11 @@ bool has_ranks(const JobSpec& spec, const TaskId& task) {
   return task.role == kMpiWorker || (task.role == kLauncher && option_of(spec, kLauncherWorks) == "true");
 }
 
+// The slots of the hostfile, which mpirun fills in its order unless an option says otherwise.
+std::uint32_t slots_of(const JobSpec& spec, const TaskId& task) {
+  return has_ranks(spec, task) ? ranks_of_task(spec, {std::string(kMpiWorker), 0}) : 0;
+}
+
 // Whether ranks of two tasks run on one host. Open MPI names their files in shared memory by the host and the rank within the task, so
 // ranks of two tasks would take each other's.
 bool share_a_host(const JobSpec& spec, const ClusterView& cluster) {
@@ -56,8 +61,8 @@ std::string hosts_of(const JobSpec& spec, const ClusterView& cluster) {
   std::string out;
   for (const auto& entry : cluster.tasks) {
     const TaskId& task = entry.first;
-    if (has_ranks(spec, task))
-      out += task.text() + "." + cluster.job_name + separator + std::to_string(ranks_of_task(spec, {std::string(kMpiWorker), 0})) + "\n";
+    if (const std::uint32_t slots = slots_of(spec, task); slots > 0)
+      out += task.text() + "." + cluster.job_name + separator + std::to_string(slots) + "\n";
   }
   return out;
 }
@@ -126,6 +131,7 @@ const FrameworkRules kMpi{.roles = kMpiRoles,
                           .collective = Collective::always,
                           .environment = add_mpi,
                           .command = write_hosts_first,
+                          .ranks = slots_of,
                           .ranks_in_tasks = true,
                           .check = check_mpi,
                           .warn = warn_mpi};

@@ -13,18 +13,18 @@ bool comes_before(const JobSpec& spec, const TaskId& one, const TaskId& other) {
 std::map<TaskId, RankRange> rank_ranges(const JobSpec& spec, std::vector<TaskId> tasks) {
   const FrameworkRules& rules = rules_of(spec.framework);
   std::map<TaskId, RankRange> ranges;
-  // The framework's own launcher starts and numbers the processes of roles that wait.
-  std::erase_if(tasks, [&](const TaskId& id) {
-    return !rules.ranks_in_tasks || role_rules(spec.framework, id.role).waits || !is_rank_role(spec, id.role);
-  });
   std::ranges::sort(tasks, [&](const TaskId& one, const TaskId& other) { return comes_before(spec, one, other); });
   std::uint32_t next = 0;
   for (const TaskId& id : tasks) {
-    const std::uint32_t count = ranks_of_task(spec, id);
-    ranges[id] = {next, count};
+    const std::uint32_t count = rules.ranks(spec, id);
+    if (count > 0) ranges[id] = {next, count};
     next += count;
   }
   return ranges;
+}
+
+std::uint32_t ranks_of_rank_role(const JobSpec& spec, const TaskId& task) {
+  return is_rank_role(spec, task.role) ? ranks_of_task(spec, task) : 0;
 }
 
 World world_of(const JobSpec& spec, const ClusterView& cluster, const TaskId& task) {

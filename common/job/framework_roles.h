@@ -69,8 +69,11 @@ bool comes_before(const JobSpec& spec, const TaskId& one, const TaskId& other);
 struct RankRange {
   std::uint32_t first = 0, count = 0;
 };
-// Of those of these tasks, all of one generation, that have ranks as world_of() numbers them; empty where a framework numbers none.
+// Of those of these tasks, all of one generation, that have ranks (FrameworkRules::ranks).
 std::map<TaskId, RankRange> rank_ranges(const JobSpec& spec, std::vector<TaskId> tasks);
+
+// FrameworkRules::ranks for frameworks that number them as world_of() does.
+std::uint32_t ranks_of_rank_role(const JobSpec& spec, const TaskId& task);
 
 // FrameworkRules::environment for frameworks whose tasks meet at a tracker (XGBoost's, LightGBM's): who is first, and all workers.
 void add_tracker(const JobSpec& spec, const ClusterView& cluster, const TaskId& task, std::map<std::string, std::string>& env);

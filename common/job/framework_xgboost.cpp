@@ -3,6 +3,7 @@
 
 namespace dtrain::job {
 
-const FrameworkRules kXgboost{.roles = kMasterAndWorkers, .collective = Collective::always, .environment = add_tracker};
+const FrameworkRules kXgboost{
+    .roles = kMasterAndWorkers, .collective = Collective::always, .environment = add_tracker, .ranks = ranks_of_rank_role};
 
 }  // namespace dtrain::job

@@ -70,6 +70,11 @@ std::vector<FileError> in_words_of(const KubeJob& job, const std::string& base, 
   });
   for (FileError& error : errors) {
     if (error.path == "spec.framework") error.path = base + "kind";
+    if (error.path == "spec.roles" && !job.roles.empty()) {
+      const std::string& one = job.roles.begin()->second.path;
+      error.path = one.substr(0, one.find_last_of(".["));
+      continue;
+    }
     for (const auto& [role, of] : job.roles) {
       const std::string own = "spec.roles." + role;
       if (error.path != own && !error.path.starts_with(own + ".")) continue;
@@ -115,17 +120,22 @@ class Reader {
   // `slider`: what an application of Slider runs, if the file says so.
   void read(YamlNode& tree, std::size_t number, const YamlNode* slider) {
     if (is_slider_app(tree)) return;
-    if (is_slider_resources(tree)) return read_application(tree, slider);
-    if (is_own(tree)) return read_own(tree);
+    const bool application = is_slider_resources(tree);
+    if (!application && is_own(tree)) return read_own(tree);
     FileErrors report(options_.file_name);
     apply_sets(tree, options_.sets, report);
     resolve(tree, options_.params, used_, report, true);
     KubeNotes notes{report, report.for_same_places()};
+    if (application) {
+      ParsedJob job;
+      read_slider(tree, slider, notes, job);
+      return add(std::move(job), notes);
+    }
     if (!is_list(tree)) return read_one(tree, "", "document " + std::to_string(number), notes);
     const YamlNode& items = *tree.find("items");
     if (items.kind != Kind::sequence) {
       notes.refuse("wrong-type", "items", "must be a list", "give the jobs");
-      return add({}, notes.errors.take());
+      return add({}, notes);
     }
     for (std::size_t i = 0; i < items.items.size(); ++i) {
       const std::string at = item_path("items", i);
@@ -140,6 +150,9 @@ class Reader {
     if (file_.errors.empty() && file_.jobs.empty())
       file_.errors.push_back({"missing", options_.file_name, 0, "", "the file holds no job", "give a job, or a manifest of one"});
     check_names();
+    for (ParsedJob& job : file_.jobs)
+      for (std::string& warning : job.warnings) warning = prefix_among(file_.jobs.size(), job.spec) + warning;
+    for (auto& [after, warning] : no_jobs_) (after == 0 ? file_.warnings : file_.jobs[after - 1].warnings).push_back(std::move(warning));
     return std::move(file_);
   }
 
@@ -152,31 +165,26 @@ class Reader {
     add(std::move(job), report.take());
   }
 
-  void read_application(YamlNode& tree, const YamlNode* slider) {
-    FileErrors report(options_.file_name);
-    apply_sets(tree, options_.sets, report);
-    resolve(tree, options_.params, used_, report, true);
-    KubeNotes notes{report, report.for_same_places()};
-    ParsedJob job;
-    read_slider(tree, slider, notes, job);
-    for (const FileError& ignored : notes.ignored.take()) job.warnings.push_back(ignored.text());
-    add(std::move(job), notes.errors.take());
-  }
-
   void read_one(const YamlNode& tree, const std::string& at, const std::string& where, KubeNotes& notes) {
     const std::string kind = text_of(tree, "kind");
     const bool others = is_job_kind(kind) || !is_known_group(group_of(text_of(tree, "apiVersion")));  // batch/v1 has a Job, too
     if (const std::string near = others ? "" : nearest_job_kind(kind); !near.empty()) {
       notes.refuse("unsupported", join_path(at, "kind"), "unknown kind " + in_quotes(kind), "did you mean " + near + "?");
-      return add({}, notes.errors.take());
+      return add({}, notes);
     }
     if (!is_job_kind(kind)) {
-      file_.warnings.push_back(options_.file_name + ":" + std::to_string(tree.line) + ": " + where + ": kind " + in_quotes(kind) + " of " +
-                               in_quotes(text_of(tree, "apiVersion")) + " is no job that this version reads: it is ignored");
+      // Where it stands in the file.
+      no_jobs_.emplace_back(file_.jobs.size(), options_.file_name + ":" + std::to_string(tree.line) + ": " + where + ": kind " +
+                                                   in_quotes(kind) + " of " + in_quotes(text_of(tree, "apiVersion")) +
+                                                   " is no job that this version reads: it is ignored");
       return;
     }
     ParsedJob job;
     read_manifest_job(tree, at, settings_, notes, job);
+    add(std::move(job), notes);
+  }
+
+  void add(ParsedJob job, KubeNotes& notes) {
     for (const FileError& ignored : notes.ignored.take()) job.warnings.push_back(ignored.text());
     add(std::move(job), notes.errors.take());
   }
@@ -199,11 +207,16 @@ class Reader {
   const ParseOptions& options_;
   const wire::ManifestSettings& settings_;
   std::set<std::string> used_;
-  bool only_manifests_ = true;  // other documents say themselves which parameter they do not use
+  bool only_manifests_ = true;                                // other documents say themselves which parameter they do not use
+  std::vector<std::pair<std::size_t, std::string>> no_jobs_;  // what is said of documents that are none, after so many jobs
   JobFile file_;
 };
 
 }  // namespace
+
+std::string prefix_among(std::size_t jobs, const JobSpec& spec) {
+  return jobs > 1 ? "job " + (spec.name.empty() ? spec.generate_name : spec.name) + ": " : "";
+}
 
 bool needs_settings(std::string_view text) {
   const auto documents = parse_yaml_documents(text);

@@ -13,12 +13,15 @@ namespace dtrain::job {
 
 struct JobFile {
   std::vector<ParsedJob> jobs;        // in order, each without errors of its own
-  std::vector<std::string> warnings;  // about the file: what in it is no job
+  std::vector<std::string> warnings;  // about the file as a whole, and what stands before the first job in it and is none
   std::vector<FileError> errors;      // of all jobs; empty: all are valid
 };
 
 // Never throws; any bytes may be given, with the limits of parse_manifest().
 JobFile read_job_file(std::string_view text, const ParseOptions& options, const wire::ManifestSettings& settings);
+
+// What stands before a message about one job of a file that holds so many: its name, if there are several.
+std::string prefix_among(std::size_t jobs, const JobSpec& spec);
 
 // True if the file holds something other than one dtrain/v1 job, so that the settings matter. False also for what is no YAML.
 bool needs_settings(std::string_view text);

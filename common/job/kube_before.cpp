@@ -18,7 +18,13 @@ constexpr const char* kReadFiles =
     "test -f \"$dtrain_f\" || continue; eval \"test -n \\\"\\${$dtrain_n+x}\\\"\" && continue; "
     "dtrain_v=$(cat -- \"$dtrain_f\") || exit; export \"$dtrain_n=$dtrain_v\"; done; }; "
     // k FILE NAME OPTIONAL: the one file.
-    "k() { test -e \"$1\" || test -z \"$3\" || return 0; dtrain_v=$(cat -- \"$1\") || exit; export \"$2=$dtrain_v\"; }; ";
+    "k() { test -e \"$1\" || test -z \"$3\" || return 0; "
+    "dtrain_v=$(cat -- \"$1\") || { dtrain_c=$?; echo \"could not set variable $2: $1 could not be read\" >&2; exit $dtrain_c; }; "
+    "export \"$2=$dtrain_v\"; }; ";
+
+// f NAME: an init container failed. The last lines of stderr are shown with the job's first fault.
+constexpr const char* kStepFailed =
+    "f() { dtrain_c=$?; echo \"init container $1 failed with exit code $dtrain_c\" >&2; exit $dtrain_c; }; ";
 
 class ShellLine {
  public:
@@ -30,14 +36,16 @@ class ShellLine {
     }
   }
   void run(const KubeStep& step) {
+    steps_ = true;
     script_ += "( ";
     read(step.files);
     if (!step.work_dir.empty()) script_ += "cd -- " + add(step.work_dir) + " && ";
     for (const std::string& word : step.words) script_ += add(word) + " ";
-    script_ += ") || exit; ";
+    script_ += ") || f " + add(step.name) + "; ";
   }
   std::vector<std::string> then(std::vector<std::string> command) {
-    const std::string script = (reads_ ? kReadFiles : "") + script_ + "shift " + std::to_string(words_.size()) + "; exec \"$@\"";
+    const std::string script = std::string(reads_ ? kReadFiles : "") + (steps_ ? kStepFailed : "") + script_ + "shift " +
+                               std::to_string(words_.size()) + "; exec \"$@\"";
     std::vector<std::string> out{"sh", "-c", script, "sh"};
     std::ranges::move(words_, std::back_inserter(out));
     std::ranges::move(command, std::back_inserter(out));
@@ -50,7 +58,7 @@ class ShellLine {
     return "\"${" + std::to_string(words_.size()) + "}\"";
   }
 
-  bool reads_ = false;
+  bool reads_ = false, steps_ = false;
   std::string script_;
   std::vector<std::string> words_;
 };
@@ -76,7 +84,8 @@ void read_init_containers(KubeFields& pod, const std::string& role, KubeJob& job
     }
     KubeRole first;
     first.container = fields.path();
-    fields.skip({"name", "ports", "imagePullPolicy", "volumeMounts"});  // read_mounts() has read these
+    first.name = fields.text("name").value_or(item_path("initContainers", i));
+    fields.skip({"ports", "imagePullPolicy", "volumeMounts"});  // read_mounts() has read these
     read_words(fields, first, false, job);
     first.work_dir = fields.text("workingDir").value_or("");
     first.image = fields.text("image").value_or("");

@@ -148,6 +148,7 @@ void name_unknown(const KubeRole& of, const Expander& expander, KubeJob& job) {
 KubeStep step_of(const KubeRole& first, const RoleSpec& role, KubeJob& job) {
   Expander expander({});
   KubeStep out;
+  out.name = escape_templates(first.name);
   if (!first.variables.empty()) out.words.emplace_back("env");
   for (const KubeText& variable : first.variables) {
     const Pieces value = value_of(variable, expander);

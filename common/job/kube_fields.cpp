@@ -54,6 +54,7 @@ bool asks_for_nothing(const YamlNode& value) {
 }
 
 KubeFields::KubeFields(const YamlNode* node, std::string path, KubeNotes& notes) : node_(node), path_(std::move(path)), notes_(notes) {
+  if (node_ != nullptr) node_ = &node_->structure();
   if (node_ == nullptr || node_->kind == Kind::mapping) return;
   if (node_->kind != Kind::null)
     notes_.refuse("wrong-type", path_, "must be a map of keys and values, not " + is_kind(*node_), "write KEY: VALUE lines below it");
@@ -74,6 +75,7 @@ std::vector<const YamlNode*> KubeFields::list(std::string_view key) {
   std::vector<const YamlNode*> out;
   const YamlNode* found = take(key);
   if (found == nullptr) return out;
+  found = &found->structure();
   if (found->kind != Kind::sequence) {
     notes_.refuse("wrong-type", path(key), "must be a list, not " + is_kind(*found), "begin each of its items with a dash");
     return out;

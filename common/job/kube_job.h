@@ -61,6 +61,7 @@ struct KubeFiles {
 struct KubeRole {
   std::string path;       // of the role
   std::string container;  // path of the container
+  std::string name = {};  // of an init container
   std::vector<KubeText> words;
   std::vector<KubeText> variables;
   std::vector<KubeFiles> files = {};
@@ -70,6 +71,7 @@ struct KubeRole {
 
 // An init container: its words, with $(NAME) expanded and its variables in front.
 struct KubeStep {
+  std::string name;
   std::vector<KubeFiles> files;
   std::string work_dir;
   std::vector<std::string> words;

@@ -97,6 +97,10 @@ void read_mount(KubeFields& mount, const HostDirectory& directory, KubeJob& job)
 
 std::optional<std::string> mapped_directory(const std::string& what, const std::string& name, bool optional, const std::string& path,
                                             KubeJob& job) {
+  if (name.empty()) {
+    job.notes.refuse("missing", path, "names no " + what, "give its name");
+    return std::nullopt;
+  }
   const auto found = job.settings.volumes.find(name);
   if (found != job.settings.volumes.end()) return trimmed(found->second);
   if (optional) job.notes.ignore(path, what + " " + name + " maps to no directory: it is left out, which `optional` allows");

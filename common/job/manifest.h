@@ -41,7 +41,8 @@ struct ParseOptions {
   std::string file_name = "-";                // for messages
   std::map<std::string, std::string> params;  // --param K=V: fills ${param:K}
   // --set PATH=V: PATH from the document's root, names joined by dots (`\.` is a dot in a name, a number an element of a
-  // list); missing maps on the way are made. V is literal text. Mistakes in it are reported for the file "--set".
+  // list); missing maps on the way are made. V is literal text, or, where a list or a map is wanted, one such as [a, b]. Mistakes in it are
+  // reported for the file "--set".
   std::vector<std::pair<std::string, std::string>> sets;
 };
 

@@ -32,8 +32,31 @@ bool is_index(std::string_view name, std::size_t size) {
   return std::stoul(std::string(name)) < size;
 }
 
+// All of it stands in the option.
+void mark_from_option(YamlNode& node) {
+  node.from_option = true;
+  for (YamlNode& item : node.items) mark_from_option(item);
+  for (YamlEntry& entry : node.entries) {
+    entry.line = 0;
+    mark_from_option(entry.value);
+  }
+}
+
+// The value of a --set: text, and what it means where a list or a map is wanted. Braces of a template are none for a field of text.
+YamlNode option_value(const std::string& text) {
+  YamlNode node;
+  node.kind = Kind::scalar;
+  node.text = text;
+  if (text.starts_with('[') || text.starts_with('{'))
+    if (auto meant = parse_yaml(text)) node.meant.push_back(std::move(*meant));
+  mark_from_option(node);
+  for (YamlNode& meant : node.meant) mark_from_option(meant);
+  return node;
+}
+
 // The child of `node`, made where a map can hold it; null where it cannot.
 YamlNode* child_for_set(YamlNode& node, const std::string& name) {
+  if (!node.meant.empty()) node = YamlNode(node.meant.front());  // of an earlier --set
   if (node.kind == Kind::sequence) return is_index(name, node.items.size()) ? &node.items[std::stoul(name)] : nullptr;
   if (node.kind == Kind::scalar) return nullptr;
   node.kind = Kind::mapping;  // a null becomes a map
@@ -53,6 +76,7 @@ class Resolver {
     report_.place(path, node.from_option ? 0 : line);
     if (node.kind == Kind::scalar) substitute(node.text, path);
     for (std::size_t i = 0; i < node.items.size(); ++i) visit(node.items[i], item_path(path, i), node.items[i].line);
+    for (YamlNode& meant : node.meant) visit(meant, path, 0);
     check_twice(node, path);
     for (auto& entry : node.entries) visit(entry.value, join_path(path, entry.key), entry.line);
   }
@@ -139,10 +163,7 @@ void apply_sets(YamlNode& root, const std::vector<std::pair<std::string, std::st
       refuse("names nothing that can be set");
       continue;
     }
-    *node = YamlNode{};
-    node->kind = Kind::scalar;
-    node->text = value;
-    node->from_option = true;
+    *node = option_value(value);
   }
 }
 

@@ -25,15 +25,16 @@ std::string_view kind_name(const YamlNode& node) {
 }
 
 MapReader::MapReader(const YamlNode& node, std::string path, FileErrors& report)
-    : node_(node.kind == Kind::mapping ? node : kNoFields), path_(std::move(path)), report_(report) {
-  if (node.kind == Kind::mapping) return;
+    : node_(node.structure().kind == Kind::mapping ? node.structure() : kNoFields), path_(std::move(path)), report_(report) {
+  if (node_.kind == Kind::mapping) return;
   const std::string is = node.kind == Kind::scalar ? in_quotes(node.text) : std::string(kind_name(node));
   report_.add("wrong-type", path_, "must be a map of keys and values, not " + is);
 }
 
 const YamlNode* MapReader::node(const char* key) {
   known_.emplace_back(key);
-  return node_.find(key);
+  const YamlNode* found = node_.find(key);
+  return found == nullptr ? nullptr : &found->structure();
 }
 
 bool MapReader::is_text(const YamlNode& value, const std::string& at, std::string_view wanted) {
@@ -44,7 +45,8 @@ bool MapReader::is_text(const YamlNode& value, const std::string& at, std::strin
 }
 
 const YamlNode* MapReader::scalar(const char* key) {
-  const YamlNode* found = node(key);
+  known_.emplace_back(key);
+  const YamlNode* found = node_.find(key);
   if (!found) return nullptr;
   if (found->kind == Kind::scalar) return found;
   report_.add("wrong-type", path(key), "must be a single value, not " + std::string(kind_name(*found)),

@@ -30,7 +30,7 @@ class MapReader {
   std::string path(std::string_view key) const { return join_path(path_, key); }
   bool has(std::string_view key) const { return node_.find(key) != nullptr; }
 
-  const YamlNode* node(const char* key);    // of any kind; null when absent
+  const YamlNode* node(const char* key);    // of any kind, a list or a map if it may be one; null when absent
   const YamlNode* scalar(const char* key);  // null when absent or reported
   bool text(const char* key, std::string& out);
   bool boolean(const char* key, bool& out);

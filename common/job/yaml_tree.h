@@ -21,7 +21,9 @@ struct YamlNode {
   std::string text;                // of a scalar
   std::vector<YamlNode> items;     // of a sequence
   std::vector<YamlEntry> entries;  // of a mapping, as written: a key may be there twice
+  std::vector<YamlNode> meant;     // of a --set such as [a, b]: the list or map that it is for a field that wants one
 
+  const YamlNode& structure() const { return meant.empty() ? *this : meant.front(); }
   const YamlNode* find(std::string_view key) const;  // the first; null when there is none
 };
 

@@ -25,6 +25,10 @@ void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsReq
   const JobRecord* job = callers_.permitted_job(e, q.job, caller, Deed::read, "list the checkpoints of");
   if (job == nullptr) return;
   Verification v{e.connection, e.request, {checkpoint_views(c_, *job), job->unrecognised}, {}, {}};
+  if (!job->spec.checkpoint && v.reply.unrecognised.empty())
+    v.reply.unrecognised = "job " + q.job +
+                           " names no directory of checkpoints, so none are looked for; checkpoint: {dir: /DIRECTORY} in its "
+                           "file, or --set spec.checkpoint.dir=/DIRECTORY, names one";
   if (q.verify) {
     for (std::size_t i = 0; i < job->checkpoints.size(); ++i) {
       const auto& r = job->checkpoints[i];

@@ -56,8 +56,12 @@ struct Context {
   } copy;
   Now now;
   std::vector<Effect>* out = nullptr;
-  std::map<AssignmentId, std::string> status_text;  // last STATUS= of each task; not durable
-  const task::Assignments* host = nullptr;          // this host's tasks; nullptr: not adopted yet
+  struct SeenHere {
+    std::string status;              // last STATUS=
+    std::vector<std::int32_t> pids;  // of the ranks that run; 0: it has ended
+  };
+  std::map<AssignmentId, SeenHere> seen_here;  // of running tasks of this host; not durable
+  const task::Assignments* host = nullptr;     // this host's tasks; nullptr: not adopted yet
   // Used by host_capacities(): each member's fact as it came, and what was made of it.
   mutable std::map<MemberId, std::pair<std::string, cluster::HostCapacity>> capacities;
   Tickets tickets;

@@ -190,6 +190,18 @@ struct LeaseFroze {
   AttemptNumber attempt = 0;
   bool frozen = false;
 };
+// The processes of a running attempt: of one with ranks each rank's, 0 if it has ended; and the one that somebody stopped.
+struct StoppedProcess {
+  std::uint32_t rank = 0;  // one more than the rank; 0: the task has none
+  std::int32_t pid = 0;
+  WallTime since{};
+};
+struct ProcessesSeen {
+  AssignmentId id;
+  AttemptNumber attempt = 0;
+  std::vector<std::int32_t> pids;
+  std::optional<StoppedProcess> stopped;
+};
 struct Notified {  // sd_notify datagram of a task
   AssignmentId id;
   AttemptNumber attempt = 0;
@@ -316,9 +328,9 @@ struct Stopping {};  // SIGTERM: this node takes leave of the others; tasks run 
 using EventAlternatives =
     std::variant<Started, Persisted, PersistFailed, ConnectionOpened, Request, ConnectionClosed, BlobWritten, BlobFound, Staged, ShimUp,
                  AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze,
-                 StandbyReport, Notified, CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten, HookEnded,
-                 NetworkUp, Gossiped, LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved, Reconfigured,
-                 GpusSampled, GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
+                 StandbyReport, ProcessesSeen, Notified, CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten,
+                 HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved,
+                 Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
 
 // One of the alternatives. It is made, copied, moved and destroyed out of line (event.cpp); alternative.h says why.
 struct Event : EventAlternatives {

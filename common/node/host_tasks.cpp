@@ -67,7 +67,7 @@ void HostTasks::start(const Started& e) {
   c_.host = &*tasks_;
   for (const auto& shim : e.shims) {
     found_jobs_.insert(shim.id.job);
-    if (shim.running && !shim.status.empty()) c_.status_text[shim.id] = shim.status;
+    if (shim.running && !shim.status.empty()) c_.seen_here[shim.id].status = shim.status;
   }
   tasks_->adopt(e.shims);
 }
@@ -109,7 +109,7 @@ void HostTasks::give_orders(JobId id) {
     staged({waiting, fail(ErrorCode::refused, "it is not wanted any more")});
   }
   if (job == nullptr) {
-    std::erase_if(c_.status_text, [&](const auto& entry) { return entry.first.job == id; });
+    std::erase_if(c_.seen_here, [&](const auto& entry) { return entry.first.job == id; });
   } else if (is_final(job->state) && job->nothing_runs()) {
     remove_files(id, job->spec.policy.clean_pod_policy == job::CleanPodPolicy::all ? JobFiles::copy : JobFiles::temporary);
   }
@@ -196,9 +196,25 @@ void HostTasks::attempt_refused(const AttemptRefused& e) {
 }
 
 void HostTasks::attempt_exited(const AttemptExited& e) {
-  c_.status_text.erase(e.id);
+  c_.seen_here.erase(e.id);
   c_.members->touch();
   with_task(e.id, [&](task::Task& t) { t.attempt_exited(c_.now.boot, e.attempt, fitness_.explained(e)); });
+}
+
+void HostTasks::processes_seen(const ProcessesSeen& e) {
+  std::string stopped;
+  if (e.stopped) {
+    const std::string pid = std::to_string(e.stopped->pid);
+    const std::string which =
+        e.stopped->rank > 0 ? "rank " + std::to_string(e.stopped->rank - 1) + " (process " + pid + ")" : "its process " + pid;
+    stopped = which + " was stopped (SIGSTOP) at " + to_rfc3339(e.stopped->since) + "; kill -CONT " + pid + " lets it go on";
+  }
+  with_task(e.id, [&](task::Task& t) {
+    if (e.attempt != t.attempt()) return;
+    c_.seen_here[e.id].pids = e.pids;
+    t.process_stopped(stopped);
+    streams_.changed(e.id.job);
+  });
 }
 
 void HostTasks::standby_reported(const StandbyReport& e) {
@@ -225,7 +241,7 @@ void HostTasks::notified(const Notified& e) {
   with_task(e.id, [&](task::Task& t) {
     t.notified(c_.now.boot, e.attempt, e.ready, e.watchdog);
     if (!e.status || e.attempt != t.attempt()) return;
-    c_.status_text[e.id] = e.status->substr(0, limits::kStatusTextBytes);
+    c_.seen_here[e.id].status = e.status->substr(0, limits::kStatusTextBytes);
     streams_.changed(e.id.job);
   });
 }

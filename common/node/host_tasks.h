@@ -58,6 +58,7 @@ class HostTasks final : public Part {
   void files_removed(const JobFilesRemoved& e);
   void lease_asked(const LeaseAsked& e);
   void lease_froze(const LeaseFroze& e);
+  void processes_seen(const ProcessesSeen& e);
   void standby_reported(const StandbyReport& e);
   // To be called at the beginning of a turn: without a word of a coordinator for one lease, tasks are frozen.
   void watch_word();

@@ -19,7 +19,7 @@ const AssignmentId* shim_of(const Event& event) {
       [](const auto& e) -> const AssignmentId* {
         using E = std::decay_t<decltype(e)>;
         if constexpr (std::is_same_v<E, AttemptStarted> || std::is_same_v<E, AttemptExited> || std::is_same_v<E, ShimGone> ||
-                      std::is_same_v<E, LeaseFroze> || std::is_same_v<E, Notified>)
+                      std::is_same_v<E, LeaseFroze> || std::is_same_v<E, ProcessesSeen> || std::is_same_v<E, Notified>)
           return &e.id;
         else return nullptr;
       },
@@ -223,6 +223,7 @@ void Node::Impl::decide(const Event& event) {
     void operator()(const LeaseAsked& e) { n.tasks.lease_asked(e); }
     void operator()(const LeaseFroze& e) { n.tasks.lease_froze(e); }
     void operator()(const StandbyReport& e) { n.tasks.standby_reported(e); }
+    void operator()(const ProcessesSeen& e) { n.tasks.processes_seen(e); }
     void operator()(const JobFilesRemoved& e) { n.tasks.files_removed(e); }
     void operator()(const Notified& e) { n.tasks.notified(e); }
     void operator()(const CheckpointsScanned& e) {

@@ -103,12 +103,15 @@ bool lease_is_over(const Context& c, const TaskRecord& t) {
          c.now.boot - c.last_led >= t.lease;
 }
 
-// What the ledger cannot know: that the host of a task is away, or that nobody coordinates. "": neither.
+// What the ledger does not conclude: that the host of a task is away, that nobody coordinates, or that somebody stopped a process. "":
+// none.
 std::string nothing_is_heard(const Context& c, const JobRecord& job) {
   for (const auto& [id, t] : job.tasks)
     if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
   for (const auto& [id, t] : job.tasks) {
-    if (t.ended || t.state != TaskState::running || t.place.node == c.facts.id) continue;
+    if (t.ended || t.state != TaskState::running) continue;
+    if (!t.reason.empty()) return id.text() + ": " + t.reason;
+    if (t.place.node == c.facts.id) continue;
     const auto state = host_state(c, t.place.node);
     if (state == wire::MemberState::down || state == wire::MemberState::dead)
       return "host " + host_name(c, t.place.node) + " is " + state_text(state) + ", and nothing is heard of " + id.text();
@@ -121,7 +124,7 @@ std::string why_no_progress(const Context& c, const JobRecord& job) {
     return job.goal == cluster::Goal::suspend ? "it is being suspended: " + ends : job.reason + (job.reason.empty() ? "" : "; ") + ends;
   if (std::string what = waiting_for(c, job, ""); !what.empty()) return what;
   if (!job.reason.empty()) return job.reason;
-  return job.generation == 0 ? "it has no place yet" : "it is " + std::string(to_string(job.state));
+  return job.generation == 0 ? "it has no place yet" : "its state is " + title(to_string(job.state));
 }
 
 // Why the job does not begin although nothing of it runs, as the coordinator noted in the ledger when this wait began.
@@ -217,8 +220,10 @@ std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
       v.gpus.push_back(gpu != nullptr && !gpu->pci.empty() ? gpu->pci : std::to_string(index));
     }
     if (t.attempt >= t.first_attempt && t.started != WallTime{}) v.started_at = to_rfc3339(t.started);
-    const auto status = c.status_text.find({job.id, job.generation, id});
-    if (status != c.status_text.end()) v.status = status->second;
+    if (const auto seen = c.seen_here.find({job.id, job.generation, id}); seen != c.seen_here.end()) {
+      v.status = seen->second.status;
+      v.pids = seen->second.pids;
+    }
     v.reason = t.reason;
     // The task is frozen on a host that cannot report it.
     if (!t.ended && t.lease > 0ns && t.state == TaskState::running && t.place.node == job.frozen_on) {

@@ -200,6 +200,7 @@ void Task::attempt_started(Instant now, AttemptNumber attempt, std::int32_t pid,
   started_ = last_sign_of_life_ = not_ready_since_ = now;
   idle_deaths_ = 0;
   reason_.clear();
+  process_stopped_.clear();
   enter(Phase::running);
   advance(now);
 }

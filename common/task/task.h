@@ -90,6 +90,8 @@ class Task {
   void reclaimed();
   void freeze_done(Instant now, bool frozen, const Status& result);
   void notified(Instant now, AttemptNumber attempt, bool ready, bool watchdog);
+  // Why a process of the attempt does not go on, for people; "": all do.
+  void process_stopped(const std::string& why);
   // News of its standby, for the ledger.
   void standby_told(job::StandbyNews news, const std::string& cause);
   // Its shim asks for a grant, which shows that it runs under a lease; the coordinator answers; the shim froze or
@@ -193,7 +195,7 @@ class Task {
   std::string host_refused_;
   job::StandbyNews standby_ = job::StandbyNews::none;  // that the ledger is not told yet
   std::string standby_cause_;
-  std::string reason_;
+  std::string reason_, process_stopped_;
   Instant stop_deadline_ = kNever;
   Instant backoff_until_ = kNever;
   Instant last_sign_of_life_{};

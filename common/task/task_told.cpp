@@ -34,7 +34,7 @@ job::TaskObservation Task::observation() const {
   o.on_request = outcome_ == Outcome::on_request || (exit_on_request_ && !stage_failed_);
   o.stage_failed = stage_failed_;
   o.stage_error = stage_error_;
-  o.reason = reason_;
+  o.reason = phase_ == Phase::running && reason_.empty() ? process_stopped_ : reason_;
   o.lease = lease_;
   o.lease_frozen = lease_frozen_ && !order_.freeze;
   o.spared = spared_;
@@ -68,6 +68,11 @@ job::TaskObservation Task::take_observation() {
   standby_ = job::StandbyNews::none;
   standby_cause_.clear();
   return told;
+}
+
+void Task::process_stopped(const std::string& why) {
+  dirty_ = dirty_ || why != process_stopped_;
+  process_stopped_ = why;
 }
 
 void Task::standby_told(job::StandbyNews news, const std::string& cause) {

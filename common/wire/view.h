@@ -49,6 +49,7 @@ struct TaskView {
   std::string reason;
   bool ready = false;
   std::optional<RanksView> ranks;  // nullopt: it is none, or its framework numbers none
+  std::vector<std::int32_t> pids;  // of its ranks, in order, as far as the answering host runs it; 0: it has ended
   template <class V>
   void fields(V& v) {
     v("task", task);
@@ -66,6 +67,7 @@ struct TaskView {
     v("reason", reason);
     v("ready", ready);
     v("ranks", ranks, Since{3});
+    v("pids", pids, Since{3});
   }
 };
 

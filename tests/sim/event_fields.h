@@ -48,6 +48,7 @@ DTRAIN_SIM_FIELDS(FreezeDone, "freeze-done", v("id", e.id); v("frozen", e.frozen
 DTRAIN_SIM_FIELDS(JobFilesRemoved, "job-files-removed", v("job", e.job); v("result", e.result))
 DTRAIN_SIM_FIELDS(LeaseAsked, "lease-asked", v("id", e.id); v("attempt", e.attempt); v("nonce", e.nonce))
 DTRAIN_SIM_FIELDS(StandbyReport, "standby-report", v("id", e.id); v("news", static_cast<std::uint64_t>(e.news)); v("cause", e.cause))
+DTRAIN_SIM_FIELDS(ProcessesSeen, "processes-seen", v("id", e.id); v("attempt", e.attempt); v("stopped", e.stopped ? e.stopped->rank : 0))
 DTRAIN_SIM_FIELDS(LeaseFroze, "lease-froze", v("id", e.id); v("attempt", e.attempt); v("frozen", e.frozen))
 DTRAIN_SIM_FIELDS(Notified, "notified", v("id", e.id); v("attempt", e.attempt); v("ready", e.ready); v("watchdog", e.watchdog);
                   v("stopping", e.stopping); v("status", e.status))

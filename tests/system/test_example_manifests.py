@@ -38,7 +38,7 @@ class ExampleManifests(SystemTest):
 
     def test_a_package_that_is_none(self):
         for arguments in (["plan", "--package", self.path("nowhere"), os.path.join(EXAMPLES, "digits/tfjob.yaml")],
-                          ["run", "--package", XGBOOST, "--", "true"]):
+                          ["run", "--package", self.path("nowhere"), "--", "true"]):
             done = self.agent.ctl(*arguments)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("--package", done.stderr)

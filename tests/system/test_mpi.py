@@ -120,6 +120,16 @@ class MpiTest(Mpi):
             generation += 1
             self.begun(agents, "held", generation)
             self.assertFalse([pid for pid in before if alive(pid)], "what is left of the generation before")
+            fault = agents[0].ask("describe", "job", "held")["first_fault"]
+            self.assertEqual((fault["task"], fault["generation"]), ("launcher-0", generation - 1), "what only mpirun knows of")
+            if generation == 2:     # a rank, which mpirun's last words name
+                self.assertRegex(fault["stderr_tail"], r"process rank \d with PID \d+ on node worker-\d.held exited on signal 9")
+        worker = self.tasks_at(agents[0], "held")["worker-1"]
+        os.kill(worker["pid"], signal.SIGKILL)
+        generation += 1
+        self.begun(agents, "held", generation)
+        fault = agents[0].ask("describe", "job", "held")["first_fault"]
+        self.assertEqual((fault["task"], fault["exit"]), ("worker-1", {"signal": "SIGKILL"}), "whose end ended mpirun")
         ranks = self.begun(agents, "held", generation)
         for agent in agents:
             agent.end()

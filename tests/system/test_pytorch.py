@@ -228,9 +228,23 @@ class Pytorch(test_hosts.Hosts):
         self.assertEqual(enter("worker-1", "--rank", "1").stdout, "3 1 1\n")
         self.assertEqual(enter("worker-0", "--rank", "0").stdout, "0 0 0\n")
         self.assertEqual(enter("worker-1").stdout, "2 0 1\n")
+        self.assertEqual(enter("worker-1.1").stdout, "3 1 1\n")
         refused = enter("worker-1", "--rank", "2")
         self.assertEqual(refused.returncode, 3, refused)
         self.assertIn("could not run a command in who worker-1: task worker-1 has ranks 0 to 1", refused.stderr)
+        # Its host knows the processes of its ranks, and every host whether somebody stopped one.
+        host = next(a for a in agents if a.name == self.tasks_at(agents[0], "who")["worker-1"]["node"])
+        pids = until(lambda: self.tasks_at(host, "who")["worker-1"]["pids"], "the processes of its ranks")
+        self.assertEqual([self.is_rank(pid, rank) for pid, rank in zip(pids, "23", strict=True)], [True, True])
+        progress = lambda agent: agent.ask("describe", "job", "who")["progressing"]
+        os.kill(pids[1], signal.SIGSTOP)
+        for agent in agents:
+            until(lambda: not progress(agent)["value"], "the job to stand still")
+            self.assertIn("worker-1: rank 1 (process %d) was stopped (SIGSTOP) at " % pids[1], progress(agent)["why"])
+        self.assertRegex(agents[0].do("tasks", "who"), r"\nworker-1 +Running.* rank 1 \(process %d\) was stopped" % pids[1])
+        os.kill(pids[1], signal.SIGCONT)
+        for agent in agents:
+            until(lambda: progress(agent)["value"], "the job to go on")
 
     def test_a_killed_agent_finds_its_ranks_again(self):
         agents = self.three()

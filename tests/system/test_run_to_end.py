@@ -89,6 +89,11 @@ class RunToEnd(SystemTest):
         done = self.agent.ctl("run", "--worker", "2", "--name", "short", "--", "true")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.job("short")["roles"]["worker"]["desired"], 2)
+        package = os.path.dirname(self.write("package/words", "of the package\n"))
+        done = self.agent.ctl("run", "--package", package, "--", "cat", "words")
+        self.assertEqual((done.returncode, done.stdout), (0, "worker-0 | of the package\n"), done.stderr)
+        done = self.agent.ctl("checkpoints", "short")
+        self.assertIn("job short names no directory of checkpoints, so none are looked for; checkpoint: {dir: ", done.stderr)
 
     def test_tf_config(self):
         write = "printf '%%s' \"$TF_CONFIG\" > %s.$DTRAIN_TASK" % self.path("config")

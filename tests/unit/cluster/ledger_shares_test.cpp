@@ -58,6 +58,24 @@ TEST_F(LedgerShares, AreWholeOnceTheLastIsReported) {
   EXPECT_TRUE(record(id).places.empty());
 }
 
+TEST_F(LedgerShares, AreQuarantinedInOneEvent) {
+  const JobId id = running();
+  const auto events = [&] {
+    return std::ranges::count_if(ledger_.events(), [](const LedgerEvent& e) { return e.type == "checkpoint.quarantined"; });
+  };
+  const auto quarantine = [&](const std::string& file, const NodeId& host, const std::string& why) {
+    apply(CommandType::checkpoint, CheckpointSeen{id, share(5, file, file == "__0_0.distcp"), CheckpointState::quarantined, why, host, {}});
+  };
+  for (int round = 1; round <= 2; ++round) {
+    see(id, share(5, "__0_0.distcp", true), "n1");
+    see(id, share(5, "__1_0.distcp", false), "n2");
+    quarantine("__0_0.distcp", "n1", "left behind");
+    EXPECT_EQ(record(id, job(id).checkpoints.size() - 1).info.defect, "left behind");
+    quarantine("__1_0.distcp", "n2", "left behind");
+    EXPECT_EQ(events(), round) << "what is written there later is another checkpoint";
+  }
+}
+
 TEST_F(LedgerShares, HostThatHasAllOfItTakesTheirPlace) {
   const JobId id = running();
   see(id, share(5, "__0_0.distcp", true), "n1");

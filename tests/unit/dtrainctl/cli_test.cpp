@@ -251,6 +251,16 @@ TEST_F(Cli, WrongUse) {
   EXPECT_EQ(run_ctl({}).code, 2);
 }
 
+TEST_F(Cli, ACommandComesAfterTwoDashes) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"run", "-n", "2", "python3", "train.py", "--lr", "1"}, {"run", "-n", "2", "python3"}, {"exec", "j", "worker-0", "ls"}}) {
+    const Ran ran = ctl(args);
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_NE(ran.err.find("comes after --: dtrainctl " + args.front()), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(ctl({"tasks", "j", "k"}).err.find("--:"), std::string::npos);
+}
+
 TEST_F(Cli, Help) {
   EXPECT_EQ(run_ctl({"--help"}).code, 0);
   const Ran ran = run_ctl({"wait", "--help"});

@@ -92,4 +92,21 @@ TEST(Render, TablesOfEachKindFit) {
   EXPECT_EQ(ready_text(job), "4/4");
 }
 
+TEST(Render, ProcessesOfRanksAndWhatStandsStill) {
+  wire::TaskView task;
+  task.task = "worker-0";
+  task.state = "Running";
+  task.pid = 11;
+  task.status = "step 3";
+  task.ranks = wire::RanksView{4, 3};
+  const auto row = [&] { return lines(tasks_table({task}, {0, false, false}))[1]; };
+  EXPECT_NE(row().find("4-6   11"), std::string::npos) << row();
+  task.pids = {11, 0, 13};
+  EXPECT_NE(row().find("4-6  11,-,13"), std::string::npos) << row();
+  task.reason = "rank 2 was stopped";
+  EXPECT_TRUE(row().ends_with("rank 2 was stopped; step 3")) << row();
+  task.state = "Backoff";
+  EXPECT_TRUE(row().ends_with(" step 3")) << row();
+}
+
 }  // namespace dtrain::ctl

@@ -45,5 +45,18 @@ TEST(RunOptions, RanksMakeAPytorchJob) {
   EXPECT_EQ(job::parse_manifest(job_file_of(options, "/tmp"), {}).spec.roles.at("worker").nproc_per_node, 8u);
 }
 
+TEST(RunOptions, ACommandBeginsInItsPackage) {
+  RunOptions options;
+  options.command = {"true"};
+  const auto begins_in = [&] { return job::parse_manifest(job_file_of(options, "/tmp"), {}).spec.work_dir; };
+  EXPECT_EQ(begins_in(), "/tmp");
+  options.file.sets = {{"spec.package", "."}};
+  EXPECT_EQ(begins_in(), ".");
+  options.file.sets = {{"metadata.name", "."}};
+  EXPECT_EQ(begins_in(), "/tmp");
+  options.file.package = "/somewhere";
+  EXPECT_EQ(begins_in(), ".");
+}
+
 }  // namespace
 }  // namespace dtrain::ctl

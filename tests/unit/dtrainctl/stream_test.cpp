@@ -50,7 +50,7 @@ TEST_F(Streams, WaitForAStateThatWasPassed) {
   EXPECT_EQ(ctl({"wait", "digits", "--for", "Finished"}).code, 0);
   const Ran never = ctl({"wait", "digits", "--for", "Suspended"});
   EXPECT_EQ(never.code, 1);
-  EXPECT_NE(never.err.find("is Succeeded and will not be Suspended"), std::string::npos);
+  EXPECT_NE(never.err.find("has ended (Succeeded) and will not be Suspended"), std::string::npos);
 }
 
 TEST_F(Streams, WaitTimesOut) {
@@ -398,6 +398,13 @@ TEST_F(Streams, MistakesOfAJobThatWasMadeNameNoFile) {
   EXPECT_EQ(ran.err.rfind("dtrainctl: metadata.name: ", 0), 0u) << ran.err;
 }
 
+TEST_F(Streams, AScriptIsNoJobFile) {
+  std::ofstream(dir_.path() + "/train.py") << "import torch\n";
+  const Ran ran = ctl({"run", dir_.path() + "/train.py"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_NE(ran.err.find("after --: dtrainctl run [options] -- python3 " + dir_.path() + "/train.py\n"), std::string::npos) << ran.err;
+}
+
 TEST_F(Streams, RunDetached) {
   agent([&](const wire::Message& m) {
     return FakeAgent::Answer{{reply_to(m, MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})}, false};
@@ -425,6 +432,10 @@ TEST_F(Streams, ExecPassesOutputAndCode) {
   EXPECT_EQ(ran.err, "oh\n");
   EXPECT_EQ(wire::decode<wire::ExecRequest>(agent_->requests()[0].payload)->command,
             (std::vector<std::string>{"sh", "-c", "echo hi", "--", "-o"}));
+  EXPECT_EQ(ctl({"exec", "digits", "worker-0.3", "--", "sh"}).code, 137) << "as lines of the log name a rank";
+  const auto of_rank = wire::decode<wire::ExecRequest>(agent_->requests()[1].payload);
+  EXPECT_EQ(of_rank->task, "worker-0");
+  EXPECT_EQ(of_rank->rank, 4u);
 }
 
 TEST(Progress, BlockFitsAndHidesTheMany) {
@@ -454,6 +465,10 @@ TEST(Progress, PlainSaysOnlyWhatChanged) {
   u.tasks[0].attempt = 2;
   u.job.restarts = 1;
   EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"job digits: restarts 1", "worker-0: Running (attempt 2)"}));
+  u.tasks[0].reason = "rank 1 was stopped";
+  EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"worker-0: rank 1 was stopped"}));
+  u.tasks[0].reason.clear();
+  EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"worker-0: goes on"}));
 }
 
 TEST(Progress, ATaskThatComesAgainHasDiedAndNotFailed) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/job/framework.h"
+#include "common/job/framework_roles.h"
 #include "common/job/start_order.h"
 #include "common/wire/codec.h"
 #include "tests/unit/job/support.h"
@@ -239,6 +240,30 @@ TEST(Mpi, IsRefusedWithoutAWorker) {
   const auto lonely = error_lines(job_text("    launcher: {command: [a]}\n", "", "mpi"));
   ASSERT_EQ(lonely.size(), 1u);
   EXPECT_NE(lonely[0].find("an mpi job needs a worker"), std::string::npos) << lonely[0];
+}
+
+TEST(RanksShown, AreThoseOfTheVariables) {
+  const std::string roles = "    master: {command: [a]}\n    worker: {replicas: 2, command: [a]}\n";
+  const auto first_of = [](const JobSpec& spec) {
+    std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> out;
+    std::vector<TaskId> tasks;
+    for (const auto& entry : view_of(spec).tasks) tasks.push_back(entry.first);
+    for (const auto& [task, range] : rank_ranges(spec, tasks)) out[task.text()] = {range.first, range.count};
+    return out;
+  };
+  for (const char* framework : {"xgboost", "lightgbm"}) {
+    const JobSpec spec = job_of(framework, roles);
+    const auto shown = first_of(spec);
+    ASSERT_EQ(shown.size(), 3u) << framework;
+    for (const auto& [task, address] : view_of(spec).tasks)
+      EXPECT_EQ(std::to_string(shown.at(task.text()).first), variables_of(spec, task).at("RANK")) << framework;
+  }
+  const JobSpec jax = job_of("jax", "    worker: {replicas: 2, command: [a]}\n");
+  EXPECT_EQ(std::to_string(first_of(jax).at("worker-1").first), variables_of(jax, {"worker", 1}).at("JAX_PROCESS_ID"));
+  using Shown = std::map<std::string, std::pair<std::uint32_t, std::uint32_t>>;
+  EXPECT_EQ(first_of(mpi_job({})), (Shown{{"worker-0", {0, 2}}, {"worker-1", {2, 2}}}));
+  EXPECT_EQ(first_of(mpi_job({{"launcherAsWorker", "true"}})), (Shown{{"launcher-0", {0, 2}}, {"worker-0", {2, 2}}, {"worker-1", {4, 2}}}));
+  EXPECT_TRUE(first_of(job_of("generic", "    worker: {command: [a]}\n")).empty());
 }
 
 // TFRuntime.java and ApplicationMaster.java of TonY.

@@ -71,7 +71,7 @@ TEST_F(KubeBefore, OneThatFailsEndsTheAttemptWithItsCode) {
     return one_job(pod_with("          initContainers: [{name: i, command: [" + first +
                             "]}, {name: j, command: [echo, more]}]\n          containers: [{name: t, command: [echo, main]}]\n"));
   };
-  EXPECT_EQ(run(job("sh, -c, 'exit 7'")), (std::pair<std::string, int>("", 7)));
+  EXPECT_EQ(run(job("sh, -c, 'exit 7'")), (std::pair<std::string, int>("init container i failed with exit code 7\n", 7)));
   EXPECT_EQ(run(job("\"true\"")), (std::pair<std::string, int>("more\nmain\n", 0)));
   EXPECT_EQ(run(job("/no/such/program")).second, 127);
 }
@@ -160,7 +160,7 @@ TEST_F(KubeBefore, AVariableIsReadFromOneFile) {
   };
   EXPECT_EQ(run(one_job(job("token.txt"), settings)), (std::pair<std::string, int>("s3 cr\"et none\n", 0)));
   const auto [text, code] = run(one_job(job("missing"), settings));
-  EXPECT_THAT(text, HasSubstr("missing"));
+  EXPECT_THAT(text, HasSubstr("could not set variable TOKEN: " + (top_ / "keys/missing").string() + " could not be read\n"));
   EXPECT_EQ(code, 1);
   EXPECT_THAT(errors_of(job("../x"), settings), ElementsAre(HasSubstr("secretKeyRef.key: must be letters, digits, ")));
   EXPECT_THAT(errors_of(pod_with("          containers: [{name: t, command: [a], env: [{name: a.b, valueFrom: {secretKeyRef: {name: keys, "

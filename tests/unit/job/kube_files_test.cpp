@@ -178,7 +178,19 @@ spec:
           AllOf(HasSubstr("f.yaml:24: "), HasSubstr("containers[0]: has no command, and the entry point of an image")),
           HasSubstr("containers[0].env[0].valueFrom.secretKeyRef: secret s maps to no directory"),
           HasSubstr("containers[0].volumeMounts[0].name: the pod has no volume `nowhere`")));
-  EXPECT_THAT(file.warnings, ElementsAre(HasSubstr("f.yaml:6: document 2: kind `ConfigMap` of `v1` is no job")));
+  EXPECT_THAT(file.jobs.at(0).warnings, ElementsAre(HasSubstr("f.yaml:6: document 2: kind `ConfigMap` of `v1` is no job")));
+}
+
+TEST(KubeMistakes, OfRolesThatAreMissingAndNamesThatAre) {
+  EXPECT_THAT(errors_of(R"(apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: a}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: mpi, command: [mpirun, a], env: [{name: K, valueFrom: {configMapKeyRef: {key: k}}}]}]}}}
+)"),
+              ElementsAre(HasSubstr("f.yaml:5: spec.mpiReplicaSpecs: an mpi job needs a worker"),
+                          HasSubstr("valueFrom.configMapKeyRef: names no configMap; give its name")));
 }
 
 TEST(KubeMistakes, GroupsKindsAndFilesThatAreNotRead) {
@@ -212,8 +224,10 @@ spec: {roles: {worker: {command: [x]}}}
   ASSERT_THAT(file.jobs, SizeIs(2));
   EXPECT_EQ(file.jobs[0].spec.name + file.jobs[1].spec.name, "ab");
   EXPECT_THAT(file.jobs[0].warnings,
-              ElementsAre(HasSubstr("f.yaml:7: items[0].spec.jaxReplicaSpecs.Worker.template.spec.schedulerName: ")));
-  EXPECT_THAT(file.warnings, ElementsAre(HasSubstr("items[1]: kind `Service`")));
+              ElementsAre(HasSubstr("job a: f.yaml:7: items[0].spec.jaxReplicaSpecs.Worker.template.spec.schedulerName: "),
+                          HasSubstr("f.yaml:8: items[1]: kind `Service`")))
+      << "in the order of the file";
+  EXPECT_THAT(file.warnings, IsEmpty());
   std::string twice = one;
   twice.replace(twice.find("{name: b}"), 9, "{name: a}");
   EXPECT_THAT(errors_of(twice), ElementsAre(HasSubstr("two jobs of the file are called `a`")));
@@ -224,12 +238,13 @@ spec: {roles: {worker: {command: [x]}}}
 TEST(KubeFiles, SetAndParamReachManifests) {
   ParseOptions options;
   options.file_name = "f.yaml";
-  options.sets = {{"spec.tfReplicaSpecs.Worker.replicas", "3"}};
+  options.sets = {{"spec.tfReplicaSpecs.Worker.replicas", "3"},
+                  {"spec.tfReplicaSpecs.Worker.template.spec.containers.0.args", "[--lr, \"0.1\"]"}};
   options.params = {{"lr", "0.1"}};
   const JobFile file = read_job_file(worker_with("            command: [a, '${param:lr}', '${param:other}']\n"), options, {});
   ASSERT_THAT(file.errors, IsEmpty());
   EXPECT_EQ(file.jobs.at(0).spec.roles.at("worker").replicas, 3u);
-  EXPECT_THAT(file.jobs[0].spec.roles.at("worker").command, ElementsAre("a", "0.1", "${param:other}"));
+  EXPECT_THAT(file.jobs[0].spec.roles.at("worker").command, ElementsAre("a", "0.1", "${param:other}", "--lr", "0.1"));
 }
 
 // ---------------------------------------------------------------- convert

@@ -246,6 +246,32 @@ TEST(Manifest, SetReplacesAndAdds) {
   EXPECT_EQ(job.spec.name, "other");
 }
 
+TEST(Manifest, SetTakesListsAndMapsWhereTheFieldDoes) {
+  const auto job_with = [](std::vector<std::pair<std::string, std::string>> sets) {
+    return with(job_text("    worker: {command: [a, \"{hosts:worker}\"]}", "", "pytorch"), std::move(sets), {{"m", "numpy"}});
+  };
+  const ParsedJob job = job_with({{"spec.roles.worker.warm", "[torch, \"${param:m}\"]"},
+                                  {"spec.env", "{A: b}"},
+                                  {"spec.env.H", "{hosts:worker}"},
+                                  {"spec.env.J", R"({"a": [1]})"},
+                                  {"spec.env.L", "[a]"},
+                                  {"spec.requires", "{paths: [/data]}"},
+                                  {"spec.policy.failureThreshold", "{count: 2}"}});
+  ASSERT_THAT(job.errors, IsEmpty());
+  EXPECT_THAT(job.spec.roles.at("worker").warm, ElementsAre("torch", "numpy"));
+  EXPECT_THAT(job.spec.env, ElementsAre(Pair("A", "b"), Pair("H", "{hosts:worker}"), Pair("J", R"({"a": [1]})"), Pair("L", "[a]")));
+  EXPECT_THAT(job.spec.require_paths, ElementsAre("/data"));
+  EXPECT_EQ(job.spec.policy.failure_threshold.count, 2u);
+  const auto text_of = [&](const std::string& path, const std::string& value) {
+    const ParsedJob wrong = job_with({{path, value}});
+    return wrong.errors.empty() ? "" : wrong.errors[0].text();
+  };
+  EXPECT_EQ(text_of("spec.roles.worker.command", "[a, [b]]"), "--set: spec.roles.worker.command[1]: must be text, not a list");
+  EXPECT_THAT(text_of("spec.roles.worker.command", "[a"), HasSubstr("--set: spec.roles.worker.command: must be a list such as"));
+  EXPECT_THAT(text_of("spec.requires", "{pahts: [/data]}"), HasSubstr("--set: spec.requires.pahts: unknown key"));
+  EXPECT_THAT(text_of("spec.env", "{A: b, A: c}"), HasSubstr("spec.env.A: key `A` is given twice"));
+}
+
 TEST(Manifest, MistakesInSetNameIt) {
   const auto text_of = [](const ParsedJob& job) { return job.errors.empty() ? "" : job.errors[0].text(); };
   EXPECT_EQ(text_of(with(job_text(kWorker), {{"spec.roles.worker.replicas", "x"}})),

@@ -174,6 +174,47 @@ TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAnotherFails) {
   }
 }
 
+TEST_F(StuckRanks, TheProcessesAreKnownAndWhichOfThemWasStopped) {
+  launch(ranks(3, "echo $$ > pid$R; while ! [ -e done$R ]; do sleep 0.01; done"));
+  world_->runner().start(id_, 1);
+  const std::vector<std::int32_t> pids{pid_of(0), pid_of(1), pid_of(2)};
+  EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+  const auto seen = [&](auto holds) {
+    return world_->pump(sink, [&] {
+      const auto* news = last<node::ProcessesSeen>();
+      return news != nullptr && news->attempt == 1 && holds(*news);
+    });
+  };
+  EXPECT_TRUE(seen([&](const node::ProcessesSeen& e) { return e.pids == pids && !e.stopped; }));
+  const WallTime before = last<node::AttemptStarted>()->at;
+  stop(pids[1]);
+  EXPECT_TRUE(seen([&](const node::ProcessesSeen& e) { return e.stopped && e.stopped->rank == 2 && e.stopped->pid == pids[1]; }));
+  EXPECT_GE(last<node::ProcessesSeen>()->stopped->since, before);
+  ::kill(pids[1], SIGCONT);
+  EXPECT_TRUE(seen([&](const node::ProcessesSeen& e) { return !e.stopped; }));
+  make("done0");
+  EXPECT_TRUE(seen([&](const node::ProcessesSeen& e) { return e.pids == std::vector<std::int32_t>({0, pids[1], pids[2]}); }));
+  for (const char* name : {"done1", "done2"}) make(name);
+  ASSERT_TRUE(until<node::AttemptExited>());
+  EXPECT_TRUE(last<node::AttemptExited>()->exit.success());
+}
+
+TEST_F(StuckRanks, AFrozenTaskIsNotTakenForStopped) {
+  launch(ranks(2, "echo $$ > pid$R; exec sleep 1000"));
+  world_->runner().start(id_, 1);
+  ASSERT_GT(pid_of(0), 0);
+  ASSERT_GT(pid_of(1), 0);
+  for (const bool freeze : {true, false}) {
+    events_.clear();
+    world_->runner().freeze(id_, freeze);
+    ASSERT_TRUE(until<node::FreezeDone>());
+  }
+  for (const node::Event& event : events_) {
+    const auto* news = std::get_if<node::ProcessesSeen>(&event);
+    EXPECT_FALSE(news != nullptr && news->stopped);
+  }
+}
+
 TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAllAreKilledButNotInATaskThatIsFrozen) {
   launch(ranks(2, "echo $$ > pid$R; exec sleep 1000"));
   for (const bool frozen : {false, true}) {

@@ -99,6 +99,12 @@ TEST_F(CheckpointShares, AreFoundVerifiedAndPutTogether) {
     EXPECT_FALSE(first[0].shares.list.empty()) << writer.word;
     EXPECT_TRUE(second[0].shares.list.empty() || writer.word == std::string("megatron")) << writer.word;
     EXPECT_EQ(store::verify_path(here).error().code, ErrorCode::refused) << "people are told what is missing";
+    for (const std::string& above : {dir_, other_host()}) {
+      const auto partial = store::verify_path(above);
+      ASSERT_FALSE(partial) << writer.word;
+      EXPECT_EQ(partial.error().code, ErrorCode::refused);
+      EXPECT_NE(partial.error().message.find("this host has the files of only some of its ranks"), std::string::npos) << writer.word;
+    }
     const Status fetched = fetch(second[0]);
     ASSERT_TRUE(fetched) << writer.word << ": " << fetched.error().text();
     const auto together = scan();
