@@ -69,9 +69,17 @@ bool NotifySocket::open(Launch& launch) {
   return true;
 }
 
+bool NotifySocket::receive(Notification& out) {
+  if (const int64_t now = boot_ns(); now >= strangers_until_) {
+    strangers_ = 0;
+    strangers_until_ = now + kStrangersTime;
+  }
+  return flooded_until() == 0 && take(out);
+}
+
 // Looks at the message before taking it, because descriptors in it must not be dropped here. The kernel always adds
 // the sender; without one there was no message.
-bool NotifySocket::receive(Notification& out) {
+bool NotifySocket::take(Notification& out) {
   static char text[kNotifyBytes];
   static Control control;
   iovec part{text, sizeof(text)};
@@ -92,7 +100,9 @@ bool NotifySocket::receive(Notification& out) {
     return false;
   }
   const ucred sender = sender_of(message);
-  if ((message.msg_flags & MSG_TRUNC) != 0 || (sender.uid != uid_ && sender.uid != 0 && sender.uid != geteuid())) return true;
+  const bool strange = sender.uid != uid_ && sender.uid != 0 && sender.uid != geteuid();
+  strangers_ += strange ? 1 : 0;
+  if ((message.msg_flags & MSG_TRUNC) != 0 || strange) return true;
   out.sender = sender.pid;
   for (size_t at = 0; at < static_cast<size_t>(n);) {
     const void* end = memchr(text + at, '\n', static_cast<size_t>(n) - at);
@@ -107,7 +117,7 @@ bool NotifySocket::receive(Notification& out) {
 bool NotifySocket::shut() {
   static Notification nobodys;
   shutdown(fd_, SHUT_RD);
-  while (receive(nobodys)) {
+  while (take(nobodys)) {
   }
   return !stuck_ && !passed_.holds();
 }

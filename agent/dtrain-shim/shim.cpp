@@ -73,7 +73,7 @@ bool Shim::run() {
 
 int Shim::timeout_ms() const {
   int64_t due = INT64_MAX;
-  for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_})
+  for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_, notify_.flooded_until()})
     if (candidate != 0 && candidate < due) due = candidate;
   if (starts_more()) return 0;
   if (due == INT64_MAX) return -1;
@@ -84,7 +84,7 @@ int Shim::timeout_ms() const {
 void Shim::timers() {
   if (ends()) step_ending();
   if (freeze_deadline_ != 0) step_freeze();
-  if (notify_.is_stuck()) read_notifications();
+  if (notify_.is_stuck() || (deaf_ && boot_ns() >= notify_.flooded_until())) read_notifications();
   if (lease_) lease_timers();
   if (sync_due_ != 0 && boot_ns() >= sync_due_) {
     sync_due_ = 0;
@@ -443,8 +443,8 @@ void Shim::read_notifications() {
     }
     anything = anything || news.ready || news.stopping || lives || news.has_status;
   }
-  if (notify_.is_stuck() == deaf_) return anything ? changed() : void();
-  // It waits for one of its holders to end, which is checked at every other event.
+  if ((notify_.is_stuck() || notify_.flooded_until() != 0) == deaf_) return anything ? changed() : void();
+  // It waits for one of its holders to end, which is checked at every other event; or for strangers.
   deaf_ = !deaf_;
   epoll_event event{};
   event.data.u64 = kNotify;

@@ -154,17 +154,15 @@ Start<void> reserve_port(const Config& config, Prepared& out, Log& log) {
 void note_images(const Config& config, node::NodeFacts& facts, Log& log) {
   const std::string& only = config.tasks.image_engine;
   if (only != kNoEngine) {
-    proc::EngineHere here = proc::find_engine_here(only, proc::kEnginePath);
-    const bool hybrid = here.lacks.empty() && !proc::has_only_cgroup_v2();
-    const std::string name = hybrid ? here.name : only;
-    if (hybrid) here = {"", "", "cgroup version 2 alone"};
-    facts.images = here.name;
+    const proc::EngineHere here = proc::find_engine_here(only, proc::kEnginePath, proc::has_only_cgroup_v2());
+    facts.images = here.program.empty() ? "" : here.name;
     facts.image_program = here.program;
-    if (here.name.empty() && !name.empty())
+    if (here.program.empty() && !here.name.empty())
       log.write(LogLevel::warn, "images.none",
-                {{"engine", name},
+                {{"engine", here.name},
                  {"lacks", here.lacks},
-                 {"next", hybrid ? "boot with systemd.unified_cgroup_hierarchy=1" : std::string(job::find_engine(name)->install)}});
+                 {"next", here.lacks == proc::kLacksCgroupV2 ? "boot with systemd.unified_cgroup_hierarchy=1"
+                                                             : std::string(job::find_engine(here.name)->install)}});
   }
   if (facts.images.empty() && config.manifests.image_fallback) facts.images = job::kImagesOnHost;
 }

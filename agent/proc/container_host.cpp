@@ -75,13 +75,17 @@ std::uint64_t start_of(const std::string& stat) {
 
 }  // namespace
 
-EngineHere find_engine_here(const std::string& only, const std::string& path) {
+EngineHere find_engine_here(const std::string& only, const std::string& path, bool only_cgroup_v2) {
   EngineHere here;
   for (const job::ContainerEngine* engine : job::container_engines()) {
     if (!only.empty() && engine->name != only) continue;
+    std::string lacks;
     for (const std::string_view name : {engine->name, engine->helper})
-      if (!name.empty() && here.lacks.empty() && program_in(path, name).empty()) here.lacks = std::string(name);
-    if (here.lacks.empty()) return {std::string(engine->name), program_in(path, engine->name), ""};
+      if (!name.empty() && lacks.empty() && program_in(path, name).empty()) lacks = std::string(name);
+    if (lacks.empty() && engine->needs_cgroup_v2 && !only_cgroup_v2) lacks = kLacksCgroupV2;
+    const std::string program = program_in(path, engine->name);
+    if (lacks.empty()) return {std::string(engine->name), program, ""};
+    if (here.name.empty() && (!only.empty() || !program.empty())) here = {std::string(engine->name), "", lacks};
   }
   return here;
 }

@@ -14,15 +14,17 @@
 namespace dtrain::proc {
 
 struct EngineHere {
-  std::string name, program;  // program: absolute
-  std::string lacks;          // why no engine was found, for people; "": one was
+  std::string name;     // of the engine, or of the one that only lacks something; "": nothing of any is here
+  std::string program;  // absolute; "": this host has no engine
+  std::string lacks;    // for people
 };
 
-// The first engine whose programs are in the directories of `path`, or only that one.
-EngineHere find_engine_here(const std::string& only, const std::string& path);
+// The first engine whose programs are in the directories of `path` and that works with the host's control groups, or only that one.
+EngineHere find_engine_here(const std::string& only, const std::string& path, bool only_cgroup_v2);
+inline constexpr const char* kLacksCgroupV2 = "cgroup version 2 alone";
 inline constexpr const char* kEnginePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-// True if the host has cgroup version 2 alone: crun, which podman runs, refuses others.
+// True if the host has cgroup version 2 alone.
 bool has_only_cgroup_v2();
 
 // Variables of an engine's program that runs as that user.

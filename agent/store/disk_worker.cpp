@@ -2,11 +2,32 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <system_error>
 
 namespace dtrain::store {
+
+namespace {
+
+// Bulk work is that of users, mostly: while it is done, this thread has no better priority than they. (Of one thread: Linux counts so.)
+class UsualPriority {
+ public:
+  explicit UsualPriority(bool wanted) : before_(wanted ? ::getpriority(PRIO_PROCESS, 0) : 0) {
+    if (before_ < 0) ::setpriority(PRIO_PROCESS, 0, 0);
+  }
+  ~UsualPriority() {
+    if (before_ < 0) ::setpriority(PRIO_PROCESS, 0, before_);
+  }
+  UsualPriority(const UsualPriority&) = delete;
+  UsualPriority& operator=(const UsualPriority&) = delete;
+
+ private:
+  const int before_;
+};
+
+}  // namespace
 
 Result<std::unique_ptr<DiskWorker>> DiskWorker::start() {
   std::unique_ptr<DiskWorker> worker(new DiskWorker);
@@ -51,12 +72,16 @@ void DiskWorker::run() {
   for (;;) {
     wake_.wait(lock, [this] { return stop_ || !commits_.empty() || !bulk_.empty(); });
     if (stop_ && commits_.empty()) return;
-    auto& queue = commits_.empty() ? bulk_ : commits_;
+    const bool bulk = commits_.empty();
+    auto& queue = bulk ? bulk_ : commits_;
     const Work work = std::move(queue.front());
     queue.pop_front();
     running_ = true;
     lock.unlock();
-    Done done = work();
+    Done done = [&] {
+      const UsualPriority usual(bulk);
+      return work();
+    }();
     lock.lock();
     running_ = false;
     if (done_.empty()) news_.raise();

@@ -2,8 +2,8 @@
 // programs; the agent looks which engine its host has, and runs them. All differences between engines are in one table (docs/adding.md).
 //
 // An image changes the files that a task sees. Network, shared memory, user and control group are those that it would have without one, so
-// that limits, freezes, kills and logs are dtrain's own. A task's main process is then the engine's program, which passes signals on to the
-// command and ends with its exit code; whatever else runs in the image ends with the command.
+// that limits, freezes, kills and logs are dtrain's own. A task's main process is then the engine's program, which becomes the command, or
+// passes signals on to it and ends with its exit code; whatever else runs in the image ends with the command.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,7 @@ struct ContainerEngine {
   std::string_view name;     // in dtraind.yaml, and the file name of its program
   std::string_view helper;   // a program that it needs beside its own; "": none
   std::string_view install;  // what people are told to do where it is missing
+  bool needs_cgroup_v2;      // it works only where that is the sole version of control groups
   Result<Started> (*run)(const InImage& task);
   // What ends with 0 if the image is on the host, with `absent` if not, and otherwise cannot tell; and what fetches it.
   std::vector<std::string> (*look)(const std::string& program, const std::string& image);
@@ -61,7 +62,7 @@ struct ContainerEngine {
 
 std::span<const ContainerEngine* const> container_engines();
 const ContainerEngine* find_engine(std::string_view name);
-std::string engine_names();  // "podman"
+std::string engine_names();  // "podman or enroot"
 
 // "" too: none. What begins with "-" would be an option of the engine's program.
 bool is_image_name(std::string_view text);

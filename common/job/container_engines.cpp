@@ -6,11 +6,11 @@
 
 namespace dtrain::job {
 
-extern const ContainerEngine kPodman;
+extern const ContainerEngine kPodman, kEnroot;
 
 namespace {
 
-constexpr std::array kEngines = {&kPodman};  // a host has the first of them that works there
+constexpr std::array kEngines = {&kPodman, &kEnroot};  // a host has the first of them that works there
 constexpr std::string_view kCdiKind = "nvidia.com/gpu";
 
 bool is_inside(const std::string& path, const std::string& directory) {

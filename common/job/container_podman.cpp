@@ -106,9 +106,9 @@ bool is_final(std::string_view complaint) {
 }  // namespace
 
 extern const ContainerEngine kPodman;
-const ContainerEngine kPodman{"podman",    "newuidmap", "apt install podman uidmap catatonit, and start the agent again",
-                              run_podman,  look_podman, 1,
-                              pull_podman, only_here,   is_final,
-                              "container"};
+const ContainerEngine kPodman{"podman", "newuidmap", "apt install podman uidmap catatonit, and start the agent again",
+                              true,     run_podman,  look_podman,
+                              1,        pull_podman, only_here,
+                              is_final, "container"};
 
 }  // namespace dtrain::job

@@ -31,7 +31,7 @@ constexpr const char* kWriteHostfile =
     "done; "
     "rm -rf -- \"$f\" \"$f.sh\" \"$f.bin\" && (set -C; printf '%s' \"$DTRAIN_HOSTS\" >\"$f\"; "
     "{ echo '#!/bin/sh'; sed -n 's/ slots=/:/; s/^/echo /p' \"$f\"; } >\"$f.sh\") && chmod 700 \"$f.sh\" || exit; "
-    "put() { while case $a in *\"$1\"*) ;; *) false ;; esac do a=${a%%\"$1\"*}$2${a#*\"$1\"}; done; }; "
+    "put() { b=; while case $a in *\"$1\"*) ;; *) false ;; esac do b=$b${a%%\"$1\"*}$2; a=${a#*\"$1\"}; done; a=$b$a; }; "
     "for a; do shift; put /etc/mpi/hostfile \"$f\"; put /etc/mpi/discover_hosts.sh \"$f.sh\"; set -- \"$@\" \"$a\"; done; "
     "case ${1##*/} in horovodrun) mkdir \"$f.bin\" && ln -s -- \"$DTRAIN_RSH\" \"$f.bin/ssh\" && PATH=$f.bin:$PATH || exit ;; esac; "
     "exec \"$@\"";

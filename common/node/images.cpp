@@ -104,7 +104,7 @@ void Images::hook_ended(const HookEnded& e) {
   if (pulled) {
     const bool final = engine->is_final(e.exit.stderr_tail);
     return refuse_all(it, final ? ErrorCode::not_found : ErrorCode::unavailable, "image " + image + " cannot be pulled" + on + ": " + cause,
-                      "pull it there as that user: " + std::string(engine->name) + " pull " + image, false);
+                      "pull it there as that user with " + std::string(engine->name), false);
   }
   if (e.timed_out || e.exit.code != engine->absent)
     return refuse_all(it, ErrorCode::unavailable,
@@ -112,7 +112,7 @@ void Images::hook_ended(const HookEnded& e) {
                       "docs/images.md says what it needs", true);
   if (engine->only_here(image))
     return refuse_all(it, ErrorCode::not_found, "image " + image + " is not there" + on + ", and no registry has it",
-                      "as that user: " + std::string(engine->name) + " load, import or build it there, or correct its name", false);
+                      "make it there as that user with " + std::string(engine->name) + " (docs/images.md), or correct its name", false);
   pull(it);
 }
 

@@ -8,8 +8,10 @@ import contextlib
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -63,7 +65,7 @@ def must(*command):
 
 def as_ada(*command):
     return ["setpriv", "--reuid=%d" % UID, "--regid=%d" % UID, "--clear-groups", "env", "-i", "-C", "/", "HOME=" + HOME,
-            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "XDG_RUNTIME_DIR=/run/user/%d" % UID, *command]
+            "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "XDG_RUNTIME_DIR=/run/user/%d" % UID, *command]
 
 
 def prepare():
@@ -130,12 +132,14 @@ class Registry(http.server.ThreadingHTTPServer):
                         self.answer(200, file.read(), "application/vnd.oci.image.manifest.v1+json" if kind == "manifests"
                                     else "application/octet-stream")
 
+            do_HEAD = do_GET
+
             def answer(self, code, body, kind):
                 self.send_response(code)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(b"" if self.command == "HEAD" else body)
 
             def log_message(self, *_):
                 pass
@@ -338,6 +342,69 @@ class Images(OfAda):
         self.assertEqual(self.logs("inside", "worker-0").strip(), "/opt/inside")
 
 
+def enroot(*arguments):
+    return must(*as_ada("enroot", *arguments))
+
+
+def own_devices():
+    """A /dev that also has what enroot needs to show a task its own devices alone: a system has both, a container may not."""
+    new = os.path.join(TOP, "dev")
+    os.makedirs(new)
+    must("mount", "-t", "tmpfs", "-o", "mode=755", "dev", new)
+    for name in os.listdir("/dev"):
+        there, here = os.path.join("/dev", name), os.path.join(new, name)
+        if os.path.islink(there):
+            os.symlink(os.readlink(there), here)
+            continue
+        os.makedirs(here) if os.path.isdir(there) else open(here, "w").close()
+        must("mount", "--rbind", there, here)
+    open(os.path.join(new, "log"), "a").close()
+    os.makedirs(os.path.join(new, "mqueue"), exist_ok=True)
+    os.mknod(os.path.join(new, "dtrain-other"), 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    must("mount", "--rbind", new, "/dev")
+
+
+class InEnroot(Images):
+    """The same with enroot, where it is installed (Debian has no package of it): the image is a directory of the user."""
+    agent_options = ("--set", "tasks.imageEngine=enroot")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        own_devices()
+        root, file = os.path.join(TOP, "root"), os.path.join(TOP, "small.sqsh")
+        with open(os.path.join(root, "etc/environment"), "w") as environment:
+            environment.write("OF_IMAGE=yes\n")
+        must("mksquashfs", root, file, "-all-root", "-quiet", "-no-progress")
+        settings = re.search("^Config file: (.*)$", enroot("info"), re.M)[1]      # which let a user have a registry without TLS
+        with open(settings) as here, open(os.path.join(TOP, "enroot.conf"), "w") as there:
+            there.write(here.read() + "\nENROOT_ALLOW_HTTP yes\n")
+        must("mount", "--bind", there.name, settings)
+        enroot("create", "--name", IMAGE.replace("/", "+"), file)
+
+    def test_it_sees_its_own_devices_alone(self):
+        self.assertTrue(os.path.exists("/dev/dtrain-other"))
+        self.accepted("devices", "ls /dev; echo x >/dev/null; touch /opt/new || echo read-only")
+        self.wait_job("devices", "Succeeded")
+        seen = self.logs("devices", "worker-0").split()
+        self.assertIn("null", seen)
+        self.assertNotIn("dtrain-other", seen)
+        self.assertEqual(seen[-1], "read-only")
+
+    def test_a_variable_arrives_as_it_is(self):
+        text = "it's \"$HOME\" `id`\nENROOT_X=1\n"
+        self.accepted("text", 'test "$TEXT" = "$(cat %s/text; echo x)" -a -z "$ENROOT_X$DTRAIN_ENROOT_0"' % self.mine,
+                      env={"TEXT": text + "x"}, requires={"paths": [self.mine]})
+        with open(os.path.join(self.mine, "text"), "w") as file:
+            file.write(text)
+        self.wait_job("text", "Succeeded")
+
+    def test_a_signal_kills_it_as_on_the_host(self):
+        self.accepted("signalled", "kill -9 $$", role={"restartPolicy": "Never"})
+        self.wait_job("signalled", "Failed")
+        self.assertEqual(self.tasks("signalled")["worker-0"]["exit"]["signal"], "SIGKILL")
+
+
 class Own(OfAda):
     """The user's own agent: it has no rights and no control groups."""
 
@@ -365,7 +432,7 @@ class WithoutEngine(OfAda):
     def test(self):
         done = self.begin("nowhere", "true")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("no host of the cluster has podman to run image %s in" % IMAGE, done.stderr)
+        self.assertIn("no host of the cluster has podman or enroot to run image %s in" % IMAGE, done.stderr)
         self.assertIn("tasks.imageFallback: host", done.stderr)
 
 
@@ -373,4 +440,7 @@ if __name__ == "__main__":
     TOP = enter()
     HOME = os.path.join(TOP, "home")
     prepare()
+    if shutil.which("enroot") is None:
+        print("There is no enroot here: no InEnroot.", file=sys.stderr)
+        del InEnroot
     harness.main()

@@ -105,10 +105,84 @@ TEST(Podman, LooksAndPulls) {
   EXPECT_FALSE(podman().is_final("Error: dial tcp: lookup registry: i/o timeout"));
 }
 
+const ContainerEngine& enroot() { return *find_engine("enroot"); }
+
+TEST(Enroot, RunsTheCommandByAShellInTheImage) {
+  InImage task = worker();
+  task.program = "/usr/bin/enroot";
+  task.image = "registry.example/a/b:1";
+  task.devices = {"/dev/infiniband/uverbs0"};
+  const auto started = enroot().run(task);
+  ASSERT_TRUE(started);
+  EXPECT_THAT(
+      started->argv,
+      ElementsAre("/bin/sh", "-c",
+                  "p=$1; shift; [ -e /dev/log ] && [ -e /dev/mqueue ] && export ENROOT_RESTRICT_DEV=yes; exec \"$p\" start "
+                  "--rc=/dev/stdin \"$@\" <<'DTRAIN'\nexec 3<&- </dev/null\nn='\n'\nexport PATH\neval "
+                  "\"$DTRAIN_ENROOT_0\"\nunset n DTRAIN_ENROOT_0\nexec \"$@\"\nDTRAIN\n",
+                  "dtrain", "/usr/bin/enroot", "--env=container=enroot", "--env=DTRAIN_ENROOT_0", "--env=DTRAIN_ATTEMPT",
+                  "--env=NVIDIA_VISIBLE_DEVICES=void", "--mount=/data:/data", "--mount=/var/lib/dtrain/work/12:/var/lib/dtrain/work/12",
+                  "--mount=/dev/infiniband/uverbs0:/dev/infiniband/uverbs0", "--", "registry.example+a+b:1", "python3", "train.py"));
+  EXPECT_THAT(started->env, UnorderedElementsAre(
+                                Pair("HOME", "/home/ada"), Pair("PATH", "/usr/bin:/bin"), Pair("DTRAIN_IMAGE", "registry.example/a/b:1"),
+                                Pair("ENROOT_LOGIN_SHELL", "no"), Pair("ENROOT_MOUNT_HOME", "no"), Pair("ENROOT_REMAP_ROOT", "no"),
+                                Pair("ENROOT_RESTRICT_DEV", "no"), Pair("ENROOT_ROOTFS_WRITABLE", "no"),
+                                Pair("DTRAIN_ENROOT_0",
+                                     "export RANK='3';export SECRET='key';cd '/var/lib/dtrain/work/12'||exit;export PWD;unset OLDPWD;")));
+}
+
+TEST(Enroot, ItsGpusAreItsOwn) {
+  InImage task = worker();
+  task.devices = {"nvidia.com/gpu=GPU-4f", "nvidia.com/gpu=GPU-50"};
+  const auto started = enroot().run(task);
+  ASSERT_TRUE(started);
+  EXPECT_THAT(started->argv, AllOf(Contains("--env=NVIDIA_VISIBLE_DEVICES=GPU-4f,GPU-50"), Not(Contains(HasSubstr("nvidia.com/gpu")))));
+}
+
+TEST(Enroot, NoTextOfAVariableIsReadAsAnything) {
+  InImage task = worker();
+  task.env = {{"A", "it's \"$x\" `y`\nENROOT_B=1\\n"}};
+  const auto started = enroot().run(task);
+  ASSERT_TRUE(started);
+  EXPECT_THAT(started->env.at("DTRAIN_ENROOT_0"), HasSubstr("export A='it'\\''s \"$x\" `y`'\"$n\"'ENROOT_B=1\\n';cd "));
+}
+
+TEST(Enroot, ManyVariablesAreInSeveral) {
+  InImage task = worker();
+  task.env = {{"A", std::string(60 << 10, 'a')}, {"B", std::string(60 << 10, 'b')}};
+  const auto started = enroot().run(task);
+  ASSERT_TRUE(started);
+  EXPECT_THAT(started->argv, AllOf(Contains("--env=DTRAIN_ENROOT_0"), Contains("--env=DTRAIN_ENROOT_1")));
+  EXPECT_THAT(started->env.at("DTRAIN_ENROOT_1"), ::testing::StartsWith("export B='b"));
+}
+
+TEST(Enroot, RefusesWhatItWouldMisread) {
+  for (const char* path : {"/a:b", "/a b"}) {
+    InImage task = worker();
+    task.directories = {path};
+    const auto started = enroot().run(task);
+    ASSERT_FALSE(started) << path;
+    EXPECT_THAT(started.error().message, HasSubstr("cannot be mounted"));
+  }
+  InImage task = worker();
+  task.env = {{"a.b", "c"}};
+  EXPECT_THAT(enroot().run(task).error().message, HasSubstr("the variable `a.b`"));
+}
+
+TEST(Enroot, LooksAndPulls) {
+  EXPECT_THAT(enroot().look("/e", "a/b:1"), ElementsAre("/bin/sh", "-c", HasSubstr("[ -d \"$d/$i\" ]"), "dtrain", "/e", "a+b:1"));
+  EXPECT_THAT(enroot().pull("/e", "docker.io/a/b:1"),
+              ElementsAre("/bin/sh", "-c", HasSubstr("load --name root"), "dtrain", "/e", "docker.io+a+b:1", "docker://docker.io#a/b:1"));
+  EXPECT_EQ(enroot().pull("/e", "a/b:1").back(), "docker://a/b:1");
+  EXPECT_TRUE(enroot().only_here("localhost/a"));
+  EXPECT_TRUE(enroot().is_final("[ERROR] URL x returned error code: 404 Not Found"));
+  EXPECT_FALSE(enroot().is_final("[ERROR] URL x returned error code: 503 Service Unavailable"));
+}
+
 TEST(ContainerEngines, AreFoundByName) {
   EXPECT_EQ(find_engine("podman"), container_engines().front());
   EXPECT_EQ(find_engine("docker"), nullptr);
-  EXPECT_EQ(engine_names(), "podman");
+  EXPECT_EQ(engine_names(), "podman or enroot");
 }
 
 TEST(ContainerEngines, DirectoriesInOthersAreNotMountedTwice) {

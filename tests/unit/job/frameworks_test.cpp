@@ -1,6 +1,10 @@
 // The variables of the frameworks that came after PyTorch, by value, as Kubeflow's operators set them (docs/frameworks.md), and the classes
 // of their tasks.
 #include <gtest/gtest.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <filesystem>
 
 #include "common/job/framework.h"
 #include "common/job/framework_roles.h"
@@ -195,6 +199,33 @@ TEST(Mpi, TheLauncherKnowsTheSlotsOfAllWorkers) {
   EXPECT_TRUE(variables_of(spec, {"worker", 0}).empty());
   EXPECT_EQ(classes_of(spec), "launcher-0 recovers\nworker-0 recovers\nworker-1 recovers\nlauncher-0 decides");
   EXPECT_EQ(default_start_after(spec, "launcher"), (std::map<std::string, StartAfter>{{"worker", StartAfter::running}}));
+}
+
+// What stands for the name may have the name in it.
+TEST(Mpi, AWorkingDirectoryMayHaveTheHostfilesName) {
+  char top[] = "/tmp/dtrain-mpi-XXXXXX";
+  ASSERT_NE(::mkdtemp(top), nullptr);
+  const std::string directory = std::string(top) + "/etc/mpi/hostfile";
+  std::filesystem::create_directories(directory);
+  JobSpec spec = mpi_job({});
+  spec.roles["launcher"].command = {"echo", "-f=/etc/mpi/hostfile:/etc/mpi/hostfile", "b"};
+  TaskView own;
+  own.task = {"launcher", 0};
+  const auto rendered = render(spec, view_of(spec), own);
+  ASSERT_TRUE(rendered);
+  std::string line = "cd " + directory + " && DTRAIN_HOSTFILE=hosts DTRAIN_HOSTS=h timeout 10";
+  for (const std::string& word : rendered->argv) {
+    line += " '";
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    line += "'";
+  }
+  std::string said;
+  FILE* const program = ::popen(line.c_str(), "r");
+  ASSERT_NE(program, nullptr);
+  for (int c = ::fgetc(program); c != EOF; c = ::fgetc(program)) said += static_cast<char>(c);
+  EXPECT_EQ(::pclose(program), 0) << "it went on for ever";
+  EXPECT_EQ(said, "-f=" + directory + "/hosts:" + directory + "/hosts b\n");
+  std::filesystem::remove_all(top);
 }
 
 TEST(Mpi, HydraWritesSlotsBehindAColonAndTheLauncherMayWork) {

@@ -135,7 +135,7 @@ TEST_F(ImagesTest, APullThatNobodyWaitsForIsEnded) {
 
 TEST_F(ImagesTest, WithoutAnEngineAnywhereTheJobIsRefused) {
   EXPECT_THAT(submit_error(imaged("j", 1)),
-              HasSubstr("no host of the cluster has podman to run image a/b in; apt install podman uidmap catatonit"));
+              HasSubstr("no host of the cluster has podman or enroot to run image a/b in; apt install podman uidmap catatonit"));
   EXPECT_THAT(ran, IsEmpty());
 }
 

@@ -58,19 +58,35 @@ class ContainerHostTest : public ::testing::Test {
 
 TEST_F(ContainerHostTest, AnEngineIsThereIfAllItsProgramsAre) {
   const std::string path = top_ / "a" + ":" + (top_ / "b");
-  EXPECT_EQ(find_engine_here("", path).lacks, "podman");
+  EXPECT_EQ(find_engine_here("", path, true).name, "");
+  EXPECT_EQ(find_engine_here("podman", path, true).lacks, "podman");
   const std::string podman = file("a/podman", "");
-  const EngineHere half = find_engine_here("", path);
-  EXPECT_EQ(half.name, "");
+  const EngineHere half = find_engine_here("", path, true);
+  EXPECT_EQ(half.name, "podman");
+  EXPECT_EQ(half.program, "");
   EXPECT_EQ(half.lacks, "newuidmap");
   file("b/newuidmap", "", 0644);
-  EXPECT_EQ(find_engine_here("", path).lacks, "newuidmap") << "it cannot be executed";
+  EXPECT_EQ(find_engine_here("", path, true).lacks, "newuidmap") << "it cannot be executed";
   file("b/newuidmap", "");
-  const EngineHere here = find_engine_here("", path);
+  const EngineHere here = find_engine_here("", path, true);
   EXPECT_EQ(here.name, "podman");
   EXPECT_EQ(here.program, podman);
   EXPECT_EQ(here.lacks, "");
-  EXPECT_EQ(find_engine_here("enroot", path).name, "");
+  EXPECT_EQ(find_engine_here("", path, false).lacks, kLacksCgroupV2) << "crun refuses hybrid hierarchies";
+  EXPECT_EQ(find_engine_here("enroot", path, true).program, "");
+}
+
+TEST_F(ContainerHostTest, WherePodmanIsMissingOrCannotWorkEnrootIsTaken) {
+  const std::string path = top_ / "a";
+  const std::string enroot = file("a/enroot", "");
+  EXPECT_EQ(find_engine_here("", path, true).lacks, "unsquashfs");
+  file("a/unsquashfs", "");
+  EXPECT_EQ(find_engine_here("", path, true).program, enroot);
+  file("a/podman", "");
+  file("a/newuidmap", "");
+  EXPECT_EQ(find_engine_here("", path, false).name, "enroot");
+  EXPECT_EQ(find_engine_here("", path, true).name, "podman");
+  EXPECT_EQ(find_engine_here("enroot", path, true).program, enroot);
 }
 
 TEST_F(ContainerHostTest, ATaskIsStartedInItsImage) {

@@ -1,6 +1,7 @@
 // Descriptors that come along with a task's notifications: whoever drops one last does what its close costs, never its shim.
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <chrono>
 
@@ -68,6 +69,28 @@ TEST_F(ShimPassedTest, MoreThanAreHeldAtATime) {
     pass(lingering, "WATCHDOG=1");
     expect_told("after " + std::to_string(i));
   }
+  expect_quick();
+}
+
+// A thousand datagrams of another user take their time, whatever the sender does, and the task's own are read.
+TEST_F(ShimPassedTest, AFloodOfStrangersIsReadSlowly) {
+  if (::geteuid() != 0) return;  // nobody else can be had
+  constexpr uid_t kStranger = 65534;
+  constexpr int kFlood = 1000;
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t stranger = ::fork();
+  if (stranger == 0) {
+    if (::setuid(kStranger) != 0) ::_exit(1);
+    for (int i = 0; i < kFlood; ++i)
+      if (::send(socket_.get(), "STATUS=strange", 14, 0) < 0) ::_exit(2);
+    ::_exit(0);
+  }
+  ASSERT_GT(stranger, 0);
+  expect_told("at work");
+  int status = -1;
+  ASSERT_EQ(::waitpid(stranger, &status, 0), stranger);
+  EXPECT_EQ(status, 0);
+  EXPECT_GT(std::chrono::steady_clock::now() - began, 700ms) << "100 in 100 ms";
   expect_quick();
 }
 

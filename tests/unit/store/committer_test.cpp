@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <fstream>
 #include <future>
+#include <thread>
 
 #include "agent/store/blob_store.h"
 #include "agent/store/data_lock.h"
@@ -59,6 +61,31 @@ TEST(DiskWorker, CommitsGoFirstAndCompletionsComeInOrder) {
   ASSERT_TRUE(serve(**worker, [&] { return done.size() == 4; }));
   EXPECT_EQ(done, (std::vector<int>{1, 2, 3, 4}));
   ASSERT_TRUE(serve(**worker, [&] { return (*worker)->idle(); }));
+}
+
+// Without the right to a priority nothing changes, and nothing is shown.
+TEST(DiskWorker, BulkWorkHasNoBetterPriorityThanUsersHave) {
+  constexpr int kUrgent = -5;
+  int bulk = kUrgent, commit = 0, after = 0;
+  bool may = false;
+  std::thread([&] {
+    may = ::setpriority(PRIO_PROCESS, 0, kUrgent) == 0;  // of this thread, and of the worker that it starts
+    auto worker = DiskWorker::start();
+    if (!worker) return;
+    const auto look = [&](Lane lane, int& seen) {
+      return (*worker)->post(lane, [&seen] {
+        seen = ::getpriority(PRIO_PROCESS, 0);
+        return DiskWorker::Done();
+      });
+    };
+    EXPECT_TRUE(look(Lane::bulk, bulk));
+    EXPECT_TRUE(serve(**worker, [&] { return (*worker)->idle(); }));
+    EXPECT_TRUE(look(Lane::commit, commit));
+    EXPECT_TRUE(serve(**worker, [&] { return (*worker)->idle(); }));
+    after = ::getpriority(PRIO_PROCESS, 0);
+  }).join();
+  EXPECT_GE(bulk, 0);
+  EXPECT_EQ(commit, may ? kUrgent : after);
 }
 
 TEST(DiskWorker, AFullLaneRefuses) {
