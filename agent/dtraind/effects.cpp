@@ -44,6 +44,7 @@ struct Daemon::Perform {
   void operator()(node::WatchCheckpoints& e) { d.checkpoints_->watch(e); }
   void operator()(node::ScanCheckpoints& e) { d.checkpoints_->scan(e); }
   void operator()(node::VerifyCheckpoint& e) { d.checkpoints_->verify(e); }
+  void operator()(node::EndVerification& e) { d.checkpoints_->end(e); }
   void operator()(node::QuarantineCheckpoint& e) { d.checkpoints_->quarantine(e); }
   void operator()(node::DeleteCheckpoint& e) { d.checkpoints_->remove(e); }
   void operator()(node::SendCheckpoint& e) { d.checkpoint_streams_->open(e); }

@@ -14,6 +14,7 @@
 #include "agent/store/checkpoint_reader.h"
 #include "common/transfer/digest.h"
 #include "common/transfer/selection.h"
+#include "common/transfer/shares.h"
 
 namespace dtrain::store {
 namespace {
@@ -176,7 +177,7 @@ class Change {
   }
 
   Status remove_directory(const std::string& bytes) const {
-    const auto contents = format_.parse(bytes, base_);
+    const auto contents = info_.is_share() ? transfer::parse_shares(bytes) : format_.parse(bytes, base_);
     if (!contents) return no(contents.error());
     if (auto removed = remove_file(contents_); !removed) return removed;
     std::set<std::string, std::greater<>> directories;  // deeper ones come first

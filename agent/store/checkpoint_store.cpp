@@ -108,6 +108,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
   }
 
   void verify(const node::VerifyCheckpoint& effect) { queue_->add(effect); }
+  void end(const node::EndVerification& effect) { queue_->end(effect); }
 
   void quarantine(const node::QuarantineCheckpoint& effect) {
     using Answer = Result<std::string>;
@@ -288,6 +289,7 @@ CheckpointStore::~CheckpointStore() = default;
 void CheckpointStore::watch(const node::WatchCheckpoints& effect) { impl_->watch(effect); }
 void CheckpointStore::scan(const node::ScanCheckpoints& effect) { impl_->scan(effect); }
 void CheckpointStore::verify(const node::VerifyCheckpoint& effect) { impl_->verify(effect); }
+void CheckpointStore::end(const node::EndVerification& effect) { impl_->end(effect); }
 void CheckpointStore::quarantine(const node::QuarantineCheckpoint& effect) { impl_->quarantine(effect); }
 void CheckpointStore::remove(const node::DeleteCheckpoint& effect) { impl_->remove(effect); }
 int CheckpointStore::fd() const { return impl_->fd(); }

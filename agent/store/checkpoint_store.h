@@ -47,9 +47,10 @@ class CheckpointStore {
   CheckpointStore(Post post, Log& log, CheckpointStoreOptions options = {});
   ~CheckpointStore();
 
-  void watch(const node::WatchCheckpoints& effect);           // off also ends the job's background verifications
-  void scan(const node::ScanCheckpoints& effect);             // -> CheckpointsScanned
-  void verify(const node::VerifyCheckpoint& effect);          // -> CheckpointVerified
+  void watch(const node::WatchCheckpoints& effect);   // off also ends the job's background verifications
+  void scan(const node::ScanCheckpoints& effect);     // -> CheckpointsScanned
+  void verify(const node::VerifyCheckpoint& effect);  // -> CheckpointVerified
+  void end(const node::EndVerification& effect);
   void quarantine(const node::QuarantineCheckpoint& effect);  // -> CheckpointQuarantined
   void remove(const node::DeleteCheckpoint& effect);          // a failure is logged
 

@@ -36,16 +36,26 @@ void VerificationQueue::add(const node::VerifyCheckpoint& effect) {
   (running->urgent() ? urgent_ : background_).push_back(std::move(running));
 }
 
+void VerificationQueue::end_those(const std::function<bool(const Running&)>& concerned, const std::string& cause) {
+  const auto unwanted = [&](const std::shared_ptr<Running>& running) {
+    if (!concerned(*running)) return false;
+    end(*running, ErrorCode::unavailable, cause, "");
+    return true;
+  };
+  for (auto* queue : {&urgent_, &background_}) std::erase_if(*queue, unwanted);
+  // Its slice ends by itself; nobody is told of that.
+  if (in_flight_ && !in_flight_->cancelled) in_flight_->cancelled = unwanted(in_flight_);
+}
+
 void VerificationQueue::end_background(JobId job) {
-  const auto concerned = [job](const std::shared_ptr<Running>& running) { return !running->urgent() && running->effect.job == job; };
-  const auto unwatched = [this](const Running& running) { end(running, ErrorCode::unavailable, "its directory is no longer watched", ""); };
-  for (const auto& running : background_)
-    if (concerned(running)) unwatched(*running);
-  std::erase_if(background_, concerned);
-  if (in_flight_ && concerned(in_flight_) && !in_flight_->cancelled) {
-    in_flight_->cancelled = true;
-    unwatched(*in_flight_);
-  }
+  end_those([job](const Running& running) { return !running.urgent() && running.effect.job == job; }, "its directory is no longer watched");
+}
+
+void VerificationQueue::end(const node::EndVerification& effect) {
+  const auto is_it = [&](const Running& running) {
+    return running.urgent() && running.effect.job == effect.job && running.effect.token == effect.token;
+  };
+  end_those(is_it, "nobody waits for it any more");
 }
 
 Instant VerificationQueue::deadline() const {

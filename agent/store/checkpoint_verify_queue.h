@@ -29,7 +29,9 @@ class VerificationQueue : public std::enable_shared_from_this<VerificationQueue>
   VerificationQueue(Post post, std::uint64_t bytes_per_second, std::size_t most_pending);
 
   void add(const node::VerifyCheckpoint& effect);
-  void end_background(JobId job);  // unfinished ones of the job are answered with Error{unavailable}
+  // Unfinished ones are answered with Error{unavailable}: the background ones of a job, or that awaited one.
+  void end_background(JobId job);
+  void end(const node::EndVerification& effect);
   Instant deadline() const;
   void dispatch(Instant now, const EventSink& sink);
 
@@ -46,6 +48,7 @@ class VerificationQueue : public std::enable_shared_from_this<VerificationQueue>
   std::shared_ptr<Running> take_next(std::deque<std::shared_ptr<Running>>& from);
   std::size_t pending() const { return urgent_.size() + background_.size() + (in_flight_ ? 1 : 0); }
   std::size_t pending_of(const task::User& user) const;
+  void end_those(const std::function<bool(const Running&)>& concerned, const std::string& cause);
   void end(const Running& running, ErrorCode code, const std::string& cause, const std::string& next);
   void start_slice(std::shared_ptr<Running> running);
   void slice_ended(const std::shared_ptr<Running>& running);

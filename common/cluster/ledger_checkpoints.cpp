@@ -119,28 +119,56 @@ std::vector<CheckpointRecord>::iterator begin_record(JobRecord& job, const Check
   return std::prev(job.checkpoints.end());
 }
 
+// The host verified the share that is noted. The last one of a checkpoint makes it verified, as one that a host has all of.
+bool note_verified(CheckpointRecord& record, const CheckpointSeen& c) {
+  for (CheckpointPlace& p : record.places)
+    if (p.host == c.host && transfer::is_noted(p.place, p.shares, c.info)) return !std::exchange(p.verified, true);
+  return false;
+}
+
+// Once a host removes its share because of checkpoint.keep, the others are to remove theirs, also such that are away now.
+void begin_removal(CheckpointRecord& record) {
+  record.state = CheckpointState::deleted;
+  for (CheckpointPlace& p : record.places) p.shares = {};
+}
+
 }  // namespace
 
-void Ledger::checkpoint_event(const JobRecord& job, const CheckpointSeen& c, const char* type, WallTime wall) {
+void Ledger::add_event(WallTime wall, const JobRecord& job, const CheckpointSeen& c, const char* type) {
   add_event(wall, job.id, type, job.spec.name, c.message,
             {{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}});
 }
 
-// One host's share of a checkpoint: it was found, or (`state` is not shares) it is not there any more. The record is that of the path, as
-// it was first seen; a later generation's begins it anew.
+// One host's share of a checkpoint: it was found or verified, or (all other states) it is not there any more; `complete` with `deleted`:
+// the host removed it as a part of a whole one. The record is that of the path, as it was first seen; a later generation's begins it anew.
 Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wall) {
   auto& known = job.checkpoints;
+  const auto same = [&](const CheckpointPlace& p) { return p.host == c.host && transfer::is_noted(p.place, p.shares, c.info); };
+  const auto is_removed = [&](const CheckpointRecord& r) {
+    return r.info.path == c.info.path && is_half_removed(r) && std::ranges::any_of(r.places, same);
+  };
   const auto is_of_it = [&](const CheckpointRecord& r) { return r.info.path == c.info.path && r.state == CheckpointState::shares; };
-  auto record = std::ranges::find_if(known, is_of_it);
   const bool seen = c.state == CheckpointState::shares;
+  auto record = std::ranges::find_if(known, is_removed);
+  if (seen && record != known.end()) return done(job);
+  if (record == known.end()) record = std::ranges::find_if(known, is_of_it);
   const bool has_whole = std::ranges::any_of(known, [&](const CheckpointRecord& r) {
     return r.info.path == c.info.path && r.info.step == c.info.step && is_good(r.state) && !r.places.empty();
   });
   if (seen ? has_whole || transfer::format_of(c.info.format).lacks == nullptr : record == known.end()) return done(job);
+  if (c.state == CheckpointState::verified) {
+    if (!note_verified(*record, c)) return done(job);
+    if (is_verified(*record)) {
+      job.fruitless_restores = 0;
+      add_event(wall, job, c, "checkpoint.verified");
+    }
+    ++job.version;
+    touched_.insert(job.id);
+    return done(job);
+  }
   const Generation generation = std::min(c.generation.value_or(job.generation), job.generation);
   if (seen && record != known.end()) {
     // Every generation looks again at what lies there.
-    const auto same = [&](const CheckpointPlace& p) { return p.host == c.host && transfer::is_noted(p.place, p.shares, c.info); };
     if (std::ranges::any_of(record->places, same)) return done(job);
     if (record->generation != generation || record->info.format != c.info.format) {
       known.erase(record);
@@ -153,17 +181,18 @@ Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wa
     record->info.digest.clear();
     record->info.place = 0;
   }
-  std::erase_if(record->places, [&](const CheckpointPlace& p) { return p.host == c.host; });
+  forget_place(*record, c.host, seen ? 0 : c.info.place);
   if (seen && record->places.size() < limits::kShareHosts) record->places.push_back({c.host, c.info.place, c.info.shares});
   if (!seen && record->places.empty()) record->state = c.state;
+  else if (c.state == CheckpointState::deleted && c.info.complete) begin_removal(*record);
   // Several hosts quarantine their shares of it for the same reason.
   const bool quarantined = c.state == CheckpointState::quarantined, told = quarantined && record->info.defect == c.message;
   if (record->state == CheckpointState::shares) judge_shares(*record, seen);
   if (quarantined) record->info.defect = c.message;
   const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
   if (is_whole(*record) && own && !job.is_stale(record->generation, record->info.step)) job.committed_once = true;
-  if (c.state == CheckpointState::damaged) checkpoint_event(job, c, "checkpoint.damaged", wall);
-  if (quarantined && !told) checkpoint_event(job, c, "checkpoint.quarantined", wall);
+  if (c.state == CheckpointState::damaged) add_event(wall, job, c, "checkpoint.damaged");
+  if (quarantined && !told) add_event(wall, job, c, "checkpoint.quarantined");
   trim_shares(known);
   ++job.version;
   touched_.insert(job.id);
@@ -215,9 +244,9 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && own && !stale) job.committed_once = true;
   if (c.state == CheckpointState::verified) {
     if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
-    checkpoint_event(job, c, "checkpoint.verified", wall);
+    add_event(wall, job, c, "checkpoint.verified");
   } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
-    checkpoint_event(job, c, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", wall);
+    add_event(wall, job, c, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined");
   }
   ++job.version;
   touched_.insert(job.id);

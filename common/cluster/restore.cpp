@@ -151,7 +151,7 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
   for (Candidate& c : all) {
     if (c.shares.empty()) c.generation = writer(job_, c, found);
     if (!c.shares.empty() && (from_scratch_ || (!pinned() && job_.is_stale(c.generation, c.info.step)))) {
-      for (Share& s : c.shares) lacking_.push_back({std::move(s.info), {s.host}, c.generation, {}});
+      for (Share& s : c.shares) note_lacking(std::move(s), c.generation);
     } else if (from_scratch_) stale_.push_back(std::move(c));
     else if (pinned() || !job_.is_stale(c.generation, c.info.step)) candidates_.push_back(std::move(c));
     else if (c.generation != 0)  // otherwise it is not this job's and stays
@@ -159,6 +159,16 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
   }
   if (from_scratch_) return decide(step_of(Kind::nothing, {}, "from scratch, as asked"));
   next_candidate();
+}
+
+// Hosts that see one directory have one share: it is moved away once.
+void RestoreChoice::note_lacking(Share share, Generation generation) {
+  const auto same = std::ranges::find_if(lacking_, [&](const Candidate& c) {
+    return share.info.place != 0 && c.info.place == share.info.place && c.info.path == share.info.path &&
+           c.info.digest == share.info.digest;
+  });
+  if (same != lacking_.end()) same->hosts.push_back(std::move(share.host));
+  else lacking_.push_back({std::move(share.info), {std::move(share.host)}, generation, {}});
 }
 
 // Adds what several hosts have together, and notes what is not whole even so. Shares of different generations never mix, nor do those of
@@ -170,7 +180,7 @@ void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Ca
       const bool whole = std::ranges::any_of(all, [&](const Candidate& c) { return c.info.path == info.path && c.info.complete; });
       if (!info.is_share() || whole || transfer::format_of(info.format).lacks == nullptr) continue;
       const Generation generation = writer(job_, {info, {host}, 0, {}}, found);
-      if (bad_shares_.contains({host, info.digest + " " + info.path})) lacking_.push_back({info, {host}, generation, {}});
+      if (bad_shares_.contains({host, info.digest + " " + info.path})) note_lacking({host, info}, generation);
       else groups[{info.path, info.format, generation}].push_back({host, info});
     }
   for (auto& [key, shares] : groups) {
@@ -187,7 +197,7 @@ void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Ca
       c.info.bytes = have.bytes;
       all.push_back(std::move(c));
     } else if (have.known) {
-      for (const Share& s : shares) lacking_.push_back({s.info, {s.host}, generation, {}});
+      for (Share& s : shares) note_lacking(std::move(s), generation);
     }
   }
   std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) { return a.info.step > b.info.step; });

@@ -74,6 +74,7 @@ class RestoreChoice {
  private:
   const CheckpointRecord* newest_known(std::int64_t above) const;
   std::optional<Away> awaited(std::int64_t above) const;
+  void note_lacking(Share share, Generation generation);
   void add_together(const std::vector<Found>& found, std::vector<Candidate>& all);
   void decide(Step decision);
   void next_share();

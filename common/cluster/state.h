@@ -2,6 +2,7 @@
 // the cluster (Duration since its first entry, see Ledger); WallTime is for people.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -127,11 +128,13 @@ struct CheckpointPlace {
   NodeId host;
   std::uint64_t place = 0;       // CheckpointInfo::place on that host
   transfer::Shares shares = {};  // state `shares`: what of it that host has
+  bool verified = false;         // that share is, every byte of it
   template <class V>
   void fields(V& v) {
     v("host", host);
     v("place", place);
     v("shares", shares, wire::Since{3});
+    v("verified", verified, wire::Since{3});
   }
 };
 
@@ -159,6 +162,14 @@ inline bool is_good(CheckpointState s) { return s == CheckpointState::complete |
 inline bool is_whole(const CheckpointRecord& r) {
   return is_good(r.state) || (r.state == CheckpointState::shares && r.info.complete && !r.places.empty());
 }
+
+// Every byte of it was checked, whether one host has it or several have it together.
+inline bool is_verified(const CheckpointRecord& r) {
+  return r.state == CheckpointState::verified ||
+         (r.state == CheckpointState::shares && is_whole(r) && std::ranges::all_of(r.places, &CheckpointPlace::verified));
+}
+// Shares of it are removed because of checkpoint.keep; what hosts still have is no checkpoint any more.
+inline bool is_half_removed(const CheckpointRecord& r) { return r.state == CheckpointState::deleted && !r.places.empty(); }
 
 // Where a generation began: what earlier generations wrote beyond that step is a branch that was left behind.
 struct RestorePoint {

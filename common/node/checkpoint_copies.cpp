@@ -59,6 +59,13 @@ void CheckpointCopies::fetch(const NodeId& from, VerifyCheckpoint share) {
   copy.looked = true;
 }
 
+bool CheckpointCopies::end_fetch(JobId job, std::uint64_t token) {
+  const auto it = copies_.find({job, 0});
+  if (it == copies_.end() || it->second.answer != token) return false;
+  settle(it, fail(ErrorCode::unavailable, "nobody waits for it any more"));
+  return true;
+}
+
 // Ends a copy of fetch().
 void CheckpointCopies::settle(Copies::iterator it, const Status& result) {
   Copy& copy = it->second;
@@ -335,6 +342,7 @@ void CheckpointCopies::drive() {
     }
     busy += copy.busy() ? 1 : 0;
     if (copy.waiting.empty() && copy.answer == 0) {
+      if (copy.own && copy.token != 0) c_.emit(EndVerification{at->first.first, copy.token});
       start_over(copy);
       copies_.erase(at);
     } else if (copy.token != 0 && !copy.own && copy.asked_at + kOwnLookWithin <= c_.now.boot) {

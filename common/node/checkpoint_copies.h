@@ -38,6 +38,7 @@ class CheckpointCopies final : public StagingStep {
   // Copies what that host has of a checkpoint beside what this host has of it, for the choice of a restore. The answer is
   // CheckpointVerified. Of a job one at a time: a further one takes the place of that before, whose asker is gone.
   void fetch(const NodeId& from, VerifyCheckpoint share);
+  bool end_fetch(JobId job, std::uint64_t token);  // false: there is no such
 
   void begin(const StagedTask& task) override;  // passes once the checkpoint is here
   void give_up(const AssignmentId& id) override;

@@ -9,6 +9,9 @@ using cluster::JobRecord;
 using wire::MessageType;
 
 void CheckpointQueries::closed(ConnectionId connection) {
+  for (const Verification& v : verifications_)
+    if (v.connection == connection)
+      for (const auto& [token, asked] : v.awaited) requests_.withdraw(token);
   std::erase_if(verifications_, [&](const Verification& v) { return v.connection == connection; });
 }
 

@@ -61,6 +61,24 @@ void CheckpointRequests::ask(Question question) {
   settle(question, fail(ErrorCode::limit, "too many questions about checkpoints wait for other hosts already", "try again in a moment"));
 }
 
+void CheckpointRequests::withdraw(std::uint64_t token) {
+  if (const auto own = own_.find(token); own != own_.end()) return end_reading(own->second.job, token);
+  const auto nobody = [&](const Question& q) { settle(q, fail(ErrorCode::unavailable, "nobody waits for it any more")); };
+  if (const auto waits = std::ranges::find(waiting_, token, &Question::token); waits != waiting_.end()) {
+    nobody(*waits);
+    waiting_.erase(waits);
+  }
+  const auto open = std::ranges::find_if(open_, [&](const auto& entry) { return entry.second.token == token; });
+  if (open == open_.end()) return;
+  relays_.close(open->second.part);  // its host learns by that
+  nobody(open->second);
+  open_.erase(open);
+}
+
+void CheckpointRequests::end_reading(JobId job, std::uint64_t token) {
+  if (!copies_->end_fetch(job, token)) c_.emit(EndVerification{job, token});
+}
+
 bool CheckpointRequests::is_open_to(const NodeId& host) const {
   const auto open = std::ranges::count_if(open_, [&](const auto& entry) { return entry.second.host == host; });
   return static_cast<std::size_t>(open) < kQuestionsOfHost;
@@ -177,14 +195,14 @@ void CheckpointRequests::asked(const Request& e, const wire::CheckpointQuestion&
   if (askers_.size() >= kQuestionsOfOthers) return refuse(ErrorCode::limit, "it answers too many questions about checkpoints already");
   const std::uint64_t token = c_.tickets.give(this);
   if (q.ask == CheckpointAsk::scan) {
-    askers_[token] = {e.connection, e.request};
+    askers_[token] = {e.connection, e.request, 0};
     job::CheckpointSpec spec = *job->spec.checkpoint;
     if (!q.dir.empty()) spec.dir = q.dir;
     return c_.emit(ScanCheckpoints{job->id, token, spec, job->user});
   }
   auto info = wire::decode<transfer::CheckpointInfo>(q.info);
   if (!info) return refuse(ErrorCode::invalid, info.error().message);
-  askers_[token] = {e.connection, e.request};
+  askers_[token] = {e.connection, e.request, q.ask == CheckpointAsk::quarantine ? 0 : job->id};
   if (q.ask == CheckpointAsk::fetch) return copies_->fetch(q.dir, {job->id, token, std::move(*info), job->user});
   if (q.ask == CheckpointAsk::verify) return c_.emit(VerifyCheckpoint{job->id, token, std::move(*info), job->user});
   c_.emit(QuarantineCheckpoint{job->id, token, std::move(*info), job->user, job->spec.checkpoint->dir});
@@ -229,7 +247,10 @@ void CheckpointRequests::quarantined(const CheckpointQuarantined& e) {
 
 void CheckpointRequests::closed(ConnectionId connection) {
   for (auto& [token, asker] : askers_)
-    if (asker.connection == connection) asker.connection = 0;  // the disk completes the request all the same
+    if (asker.connection == connection) {
+      asker.connection = 0;  // the disk completes a scan and a quarantine all the same
+      if (asker.reads != 0) end_reading(asker.reads, token);
+    }
 }
 
 }  // namespace dtrain::node

@@ -43,6 +43,8 @@ class CheckpointRequests final : public Part {
   void quarantine(const NodeId& host, QuarantineCheckpoint effect);
   // Has `host` copy another host's share of a checkpoint to its own disk and verify it: CheckpointVerified.
   void fetch(const NodeId& host, const NodeId& from, VerifyCheckpoint share);
+  // Nobody here waits for that verification or copy any more: it is answered with Error{unavailable}, and its host stops to read.
+  void withdraw(std::uint64_t token);
   void use(CheckpointCopies& copies) { copies_ = &copies; }  // which carries that out here
   // To be called when this host's disk has answered, whoever asked.
   void came(std::uint64_t token) { own_.erase(token); }
@@ -76,12 +78,14 @@ class CheckpointRequests final : public Part {
   struct Asker {
     ConnectionId connection = 0;
     std::uint64_t request = 0;
+    JobId reads = 0;  // the job whose checkpoint is read for it; 0: this is no verification and no copy
   };
   bool is_open_to(const NodeId& host) const;  // the host has fewer open questions than kQuestionsOfHost
   void ask(Question question);
   void open(Question question);
   void settle(const Question& q, const Status& result);
   Asker take(std::uint64_t token);
+  void end_reading(JobId job, std::uint64_t token);
 
   Context& c_;
   Relays& relays_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/cluster/surplus.h"
 #include "common/node/host_capacities.h"
 #include "common/transfer/shares.h"
 
@@ -18,7 +19,10 @@ using transfer::CheckpointInfo;
 // Token of a verification that nobody waits for, which the agent does slowly (storage.checkpointRate).
 constexpr std::uint64_t kInBackground = 0;
 
-std::string identity(const CheckpointInfo& info) { return info.digest + " " + info.path; }
+// A share is noted with its place, and so told of again if its files were written anew, even with the same bytes.
+std::string identity(const CheckpointInfo& info) {
+  return info.digest + (info.is_share() ? "@" + std::to_string(info.place) : "") + " " + info.path;
+}
 
 const CheckpointRecord* record_of(const JobRecord& job, const CheckpointInfo& info) {
   for (const auto& r : job.checkpoints)
@@ -52,8 +56,13 @@ CheckpointInfo CheckpointWatch::as_here(const CheckpointRecord& r) const {
   return info;
 }
 
-bool CheckpointWatch::counts(const JobRecord& job, const CheckpointRecord& r) const {
-  return !job.is_stale(r.generation, r.info.step) && std::ranges::any_of(r.places, [&](const auto& p) { return !is_gone(c_, p.host); });
+// What this host has of it, if the newest scan found what the ledger has noted; otherwise nullptr.
+const CheckpointInfo* CheckpointWatch::share_here(const CheckpointRecord& r, const Job& soft) const {
+  const auto found = soft.shares.find(r.info.path);
+  if (found == soft.shares.end()) return nullptr;
+  const bool noted = std::ranges::any_of(
+      r.places, [&](const auto& p) { return p.host == c_.facts.id && transfer::is_noted(p.place, p.shares, found->second); });
+  return noted ? &found->second : nullptr;
 }
 
 void CheckpointWatch::job_changed(JobId id) {
@@ -138,8 +147,12 @@ void CheckpointWatch::placed(JobId id, CheckpointInfo info) {
 }
 
 void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<CheckpointInfo>& list, Generation generation) {
+  soft.shares.clear();
+  for (const CheckpointInfo& info : list)
+    if (info.is_share()) soft.shares.emplace(info.path, info);
   for (const CheckpointInfo& info : list) {
     if ((!info.complete && !info.is_share()) || !soft.known.insert(identity(info)).second) continue;
+    soft.verified.erase(identity(info));
     if (info.is_share()) {
       const auto known_of = [&](const cluster::CheckpointPlace& p) { return transfer::is_noted(p.place, p.shares, info); };
       const bool told = std::ranges::any_of(job.checkpoints, [&](const CheckpointRecord& r) {
@@ -149,7 +162,6 @@ void CheckpointWatch::found(const JobRecord& job, Job& soft, const std::vector<C
         say({job.id, info, CheckpointState::shares, "", c_.facts.id, generation});  // otherwise a host that sees the same directory did
       continue;
     }
-    soft.verified.erase(identity(info));
     const CheckpointRecord* r = record_of(job, info);
     // Skips a checkpoint that was judged before, or that has all the places that are noted; one that is known to be
     // here may have been written again with the same bytes.
@@ -168,6 +180,7 @@ void CheckpointWatch::note_removed(const JobRecord& job, Job& soft, const std::v
   for (const CheckpointRecord& r : job.checkpoints) {
     if (r.state == CheckpointState::shares && is_at(r, c_.facts.id) && soft.listed.contains(r.info.path) && !paths.contains(r.info.path)) {
       std::erase_if(soft.known, [&](const std::string& known) { return known.ends_with(" " + r.info.path); });
+      if (const CheckpointInfo* removed = share_here(r, soft); removed != nullptr && soft.deleted.contains(identity(*removed))) continue;
       CheckpointInfo mine = as_here(r);
       for (const auto& p : r.places)
         if (p.host == c_.facts.id) mine.shares = p.shares;
@@ -186,6 +199,7 @@ void CheckpointWatch::note_removed(const JobRecord& job, Job& soft, const std::v
 
 void CheckpointWatch::find_work(const JobRecord& job, Job& soft) {
   for (const CheckpointRecord& r : job.checkpoints) {
+    if (r.state == CheckpointState::shares && cluster::is_whole(r) && !cluster::is_verified(r)) verify_share(r, soft);
     if (r.state != CheckpointState::complete || !is_verifier(job, r, c_.facts.id)) continue;
     if (soft.verified.insert(identity(r.info)).second) soft.to_verify.push_back(as_here(r));
   }
@@ -193,12 +207,21 @@ void CheckpointWatch::find_work(const JobRecord& job, Job& soft) {
   if (job.spec.checkpoint->keep > 0) delete_surplus(job, soft);
 }
 
+// Each host reads what it has of it.
+void CheckpointWatch::verify_share(const CheckpointRecord& r, Job& soft) {
+  const CheckpointInfo* mine = share_here(r, soft);
+  if (mine == nullptr || std::ranges::any_of(r.places, [&](const auto& p) { return p.host == c_.facts.id && p.verified; })) return;
+  if (soft.verified.insert(identity(*mine)).second) soft.to_verify.push_back(*mine);
+}
+
 void CheckpointWatch::verify_next(const JobRecord& job, Job& soft) {
   if (soft.verifying || soft.to_verify.empty()) return;
   const auto newest = std::ranges::max_element(soft.to_verify, {}, &CheckpointInfo::step);
   soft.verifying = std::move(*newest);
   soft.to_verify.erase(newest);
-  c_.emit(VerifyCheckpoint{job.id, kInBackground, *soft.verifying, job.user});
+  CheckpointInfo info = *soft.verifying;
+  if (info.is_share()) info.digest.clear();  // otherwise a file of it that is cut since would make it another one, not a damaged one
+  c_.emit(VerifyCheckpoint{job.id, kInBackground, std::move(info), job.user});
 }
 
 void CheckpointWatch::verified(const CheckpointVerified& e) {
@@ -210,29 +233,31 @@ void CheckpointWatch::verified(const CheckpointVerified& e) {
   // A checkpoint that changed or vanished while it was read is looked at again when the directory changes.
   if (e.result) say({job->id, info, CheckpointState::verified, "", c_.facts.id, {}});
   else if (e.result.error().code == ErrorCode::damaged)
-    say({job->id, info, CheckpointState::damaged, e.result.error().text(), c_.facts.id, {}});
+    say({job->id,
+         info,
+         CheckpointState::damaged,
+         (info.is_share() ? "the share on host " + c_.facts.name + " is damaged: " : "") + e.result.error().text(),
+         c_.facts.id,
+         {}});
   else soft.known.erase(identity(info));
   verify_next(*job, soft);
 }
 
-// checkpoint.keep: the newest verified ones stay, and so does the one that tasks may still read from. A checkpoint
-// that was left behind, or that only lost hosts have, counts for nothing; one outside the job's directory, or whose name
-// does not say that it is a checkpoint, is not dtrain's to delete.
+// What this host has of those that checkpoint.keep does not keep.
 void CheckpointWatch::delete_surplus(const JobRecord& job, Job& soft) {
-  std::vector<const CheckpointRecord*> good;
-  for (const auto& r : job.checkpoints)
-    if (r.state == CheckpointState::verified && transfer::is_in(r.info, job.spec.checkpoint->dir) && counts(job, r) &&
-        transfer::may_be_removed(r.info))
-      good.push_back(&r);
-  const std::size_t keep = job.spec.checkpoint->keep;
-  if (good.size() <= keep) return;
-  std::ranges::stable_sort(good, [](const auto* a, const auto* b) { return a->info.step > b->info.step; });
-  for (std::size_t i = keep; i < good.size(); ++i) {
-    const CheckpointInfo& info = good[i]->info;
-    if (info.digest == job.restored_digest || !is_at(*good[i], c_.facts.id)) continue;
-    if (!soft.deleted.insert(identity(info)).second) continue;
-    c_.emit(DeleteCheckpoint{job.id, info, job.user, job.spec.checkpoint->dir});
-    say({job.id, as_here(*good[i]), CheckpointState::deleted, "surplus over keep: " + std::to_string(keep), c_.facts.id, {}});
+  const std::string cause = "surplus over keep: " + std::to_string(job.spec.checkpoint->keep);
+  for (const CheckpointRecord* r : cluster::surplus_of(job, [this](const NodeId& host) { return is_gone(c_, host); })) {
+    if (!is_at(*r, c_.facts.id)) continue;
+    CheckpointInfo gone = as_here(*r), removed = r->info;
+    if (!cluster::is_good(r->state)) {
+      const CheckpointInfo* mine = share_here(*r, soft);
+      if (mine == nullptr) continue;
+      gone = removed = *mine;
+      gone.complete = true;  // the others remove theirs, too
+    }
+    if (!soft.deleted.insert(identity(removed)).second) continue;
+    c_.emit(DeleteCheckpoint{job.id, std::move(removed), job.user, job.spec.checkpoint->dir});
+    say({job.id, std::move(gone), CheckpointState::deleted, cause, c_.facts.id, {}});
   }
 }
 

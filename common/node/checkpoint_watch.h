@@ -44,7 +44,9 @@ class CheckpointWatch final : public Part {
     std::set<std::string> known;     // paths that were reported, or that were judged not worth a report
     std::set<std::string> verified;  // paths that were verified, or whose verification was tried
     std::set<std::string> deleted;
-    std::set<std::string> listed;   // paths that the newest scan found
+    std::set<std::string> listed;  // paths that the newest scan found
+    std::map<std::string, transfer::CheckpointInfo>
+        shares;                     // by path, of what that scan found: what this host has of checkpoints of several hosts
     std::set<std::string> removed;  // paths that the job itself removed, as this watch saw
     std::vector<transfer::CheckpointInfo> to_verify;
     std::optional<transfer::CheckpointInfo> verifying;  // one at a time, newest first
@@ -55,8 +57,9 @@ class CheckpointWatch final : public Part {
   void note_removed(const cluster::JobRecord& job, Job& soft, const std::vector<transfer::CheckpointInfo>& list);
   Generation written_before(const cluster::JobRecord& job, const Job& soft, const std::vector<transfer::CheckpointInfo>& list) const;
   transfer::CheckpointInfo as_here(const cluster::CheckpointRecord& r) const;
-  bool counts(const cluster::JobRecord& job, const cluster::CheckpointRecord& r) const;
+  const transfer::CheckpointInfo* share_here(const cluster::CheckpointRecord& r, const Job& soft) const;
   void find_work(const cluster::JobRecord& job, Job& soft);
+  void verify_share(const cluster::CheckpointRecord& r, Job& soft);
   void verify_next(const cluster::JobRecord& job, Job& soft);
   void delete_surplus(const cluster::JobRecord& job, Job& soft);
   void say(cluster::CheckpointSeen seen);

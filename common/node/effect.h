@@ -218,6 +218,11 @@ struct VerifyCheckpoint {
   transfer::CheckpointInfo info;
   task::User user;
 };  // deep -> CheckpointVerified
+// Nobody waits for that verification any more: if it is not over, it is now. Error{unavailable}
+struct EndVerification {
+  JobId job = 0;
+  std::uint64_t token = 0;
+};
 struct QuarantineCheckpoint {
   JobId job = 0;
   std::uint64_t token = 0;
@@ -322,10 +327,10 @@ struct EnterCluster {
 using EffectAlternatives =
     std::variant<Persist, Reply, CloseConnection, WriteBlob, DropBlob, FindBlob, SendBlob, OpenLog, UpdateLog, OpenExec, OpenRelay,
                  CloseRelay, AcceptRelay, SendRelay, Stage, LaunchShim, StartAttempt, SignalTask, KillTask, FreezeTask, AnswerLease,
-                 RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints, ScanCheckpoints, VerifyCheckpoint, QuarantineCheckpoint,
-                 DeleteCheckpoint, SendCheckpoint, WriteCheckpoint, DropCheckpoint, RunHook, EndHooks, FindGpuHolders, gossip::Send,
-                 gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog, SendFormation, KnowMember, EnterCluster,
-                 Examine>;
+                 RequireLease, EndShim, RemoveJobFiles, WatchCheckpoints, ScanCheckpoints, VerifyCheckpoint, EndVerification,
+                 QuarantineCheckpoint, DeleteCheckpoint, SendCheckpoint, WriteCheckpoint, DropCheckpoint, RunHook, EndHooks, FindGpuHolders,
+                 gossip::Send, gossip::KeepLinks, gossip::CheckGone, gossip::ResolveSeeds, SaveMembers, SendLog, SendFormation, KnowMember,
+                 EnterCluster, Examine>;
 
 // One of the alternatives. It is made, copied, moved and destroyed out of line (effect.cpp); alternative.h says why.
 struct Effect : EffectAlternatives {

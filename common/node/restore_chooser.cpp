@@ -45,6 +45,21 @@ void RestoreChooser::job_changed(const JobRecord& job) {
   if (job.goal != cluster::Goal::run || !job.needs_generation) forget(job.id);
 }
 
+// A host need not read on for a choice that nobody waits for. A quarantine is completed.
+void RestoreChooser::withdraw(const Choosing& choosing) {
+  if (choosing.token != 0 && choosing.choice.step().kind != StepKind::quarantine) checkpoints_.withdraw(choosing.token);
+}
+
+void RestoreChooser::forget(JobId id) {
+  if (const Choosing* choosing = find(id)) withdraw(*choosing);
+  choices_.erase(id);
+}
+
+void RestoreChooser::reset() {
+  for (const auto& [id, choosing] : choices_) withdraw(choosing);
+  choices_.clear();
+}
+
 void RestoreChooser::look_again(const std::set<JobId>& ids) {
   for (auto& [id, choosing] : choices_)
     if (choosing.retry != kNever && ids.contains(id)) choosing.retry = c_.now.boot;
@@ -67,6 +82,7 @@ RestoreChooser::Choosing* RestoreChooser::find(JobId id) {
 
 RestoreChooser::Choosing& RestoreChooser::choose(const JobRecord& job) {
   const BrokenRule& broken = c_.options.broken_rule;
+  if (const Choosing* before = find(job.id)) withdraw(*before);
   RestoreChoice choice(job, {broken == "verify-before-restore", broken == "restore-by-lineage"});
   return choices_.insert_or_assign(job.id, Choosing(std::move(choice), newest_step(job))).first->second;
 }

@@ -23,8 +23,8 @@ class RestoreChooser {
   RestoreChooser(Context& context, Part& asks, WatchedJobs& jobs, CheckpointRequests& checkpoints)
       : c_(context), part_(asks), jobs_(jobs), checkpoints_(checkpoints) {}
 
-  void reset() { choices_.clear(); }
-  void forget(JobId id) { choices_.erase(id); }
+  void reset();
+  void forget(JobId id);
   // To be called when the job changed: a choice for a generation that is not wanted any more is forgotten.
   void job_changed(const cluster::JobRecord& job);
   // To be called when hosts may have come back: these jobs look again for a checkpoint for which they wait.
@@ -62,6 +62,7 @@ class RestoreChooser {
     std::uint32_t unreadable = 0;  // reads that failed for a reason other than damage
     bool under_way() const { return token != 0 || !asked.empty(); }
   };
+  void withdraw(const Choosing& choosing);
   Choosing* find(JobId id);
   Choosing& choose(const cluster::JobRecord& job);
   void choose_later(const cluster::JobRecord& job, std::uint32_t unreadable, Duration pause, const std::string& why);

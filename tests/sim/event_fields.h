@@ -113,6 +113,7 @@ DTRAIN_SIM_FIELDS(RemoveJobFiles, "remove-job-files", v("job", e.job); v("files"
 DTRAIN_SIM_FIELDS(WatchCheckpoints, "watch-checkpoints", v("job", e.job); v("on", e.on))
 DTRAIN_SIM_FIELDS(ScanCheckpoints, "scan-checkpoints", v("job", e.job); v("token", e.token))
 DTRAIN_SIM_FIELDS(VerifyCheckpoint, "verify-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))
+DTRAIN_SIM_FIELDS(EndVerification, "end-verification", v("job", e.job); v("token", e.token))
 DTRAIN_SIM_FIELDS(QuarantineCheckpoint, "quarantine-checkpoint", v("job", e.job); v("token", e.token); v("path", e.info.path))
 DTRAIN_SIM_FIELDS(DeleteCheckpoint, "delete-checkpoint", v("job", e.job); v("path", e.info.path))
 DTRAIN_SIM_FIELDS(SendCheckpoint, "send-checkpoint", v("connection", e.connection); v("path", e.info.path); v("offset", e.offset))

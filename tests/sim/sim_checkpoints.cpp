@@ -128,7 +128,9 @@ void SimCheckpoints::perform(const node::ScanCheckpoints& effect) {
 }
 
 void SimCheckpoints::perform(const node::VerifyCheckpoint& effect) {
+  if (effect.token != 0) verifying_.insert(effect.token);
   later(effect.job, [this, job = effect.job, token = effect.token, info = effect.info] {
+    if (token != 0 && verifying_.erase(token) == 0) return;
     const SimCheckpoint* c = find(info.path);
     Status result;
     if (c == nullptr) {
@@ -137,6 +139,13 @@ void SimCheckpoints::perform(const node::VerifyCheckpoint& effect) {
       result = fail(ErrorCode::damaged, "could not verify " + info.path + ": weights.bin does not have its hash");
     }
     post_(node::CheckpointVerified{job, token, info.path, std::move(result)});
+  });
+}
+
+void SimCheckpoints::perform(const node::EndVerification& effect) {
+  if (verifying_.erase(effect.token) == 0) return;
+  later(effect.job, [this, job = effect.job, token = effect.token] {
+    post_(node::CheckpointVerified{job, token, "", fail(ErrorCode::unavailable, "could not verify: nobody waits for it any more")});
   });
 }
 
@@ -167,6 +176,7 @@ void SimCheckpoints::agent_died() {
   ++life_;
   watched_.clear();
   looking_.clear();
+  verifying_.clear();
 }
 
 bool SimCheckpoints::looking_at(JobId job) const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ class SimCheckpoints {
   void perform(const node::WatchCheckpoints& effect);
   void perform(const node::ScanCheckpoints& effect);
   void perform(const node::VerifyCheckpoint& effect);
+  void perform(const node::EndVerification& effect);
   void perform(const node::QuarantineCheckpoint& effect);
   void perform(const node::DeleteCheckpoint& effect);
   void agent_died();                     // nobody looks any more; the files stay
@@ -76,6 +78,7 @@ class SimCheckpoints {
   std::shared_ptr<Files> files_;
   std::map<JobId, std::string> watched_;
   std::map<JobId, std::uint32_t> looking_;
+  std::set<std::uint64_t> verifying_;  // tokens of the awaited ones
   std::uint64_t life_ = 0;
 };
 

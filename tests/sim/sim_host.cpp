@@ -314,8 +314,8 @@ void SimHost::perform(const node::Effect& effect) {
         } else if constexpr (std::is_same_v<E, node::Examine>) {
           soon(node::Examined{e.token, {}});
         } else if constexpr (std::is_same_v<E, node::WatchCheckpoints> || std::is_same_v<E, node::ScanCheckpoints> ||
-                             std::is_same_v<E, node::VerifyCheckpoint> || std::is_same_v<E, node::QuarantineCheckpoint> ||
-                             std::is_same_v<E, node::DeleteCheckpoint>) {
+                             std::is_same_v<E, node::VerifyCheckpoint> || std::is_same_v<E, node::EndVerification> ||
+                             std::is_same_v<E, node::QuarantineCheckpoint> || std::is_same_v<E, node::DeleteCheckpoint>) {
           checkpoints_->perform(e);
         } else if constexpr (std::is_same_v<E, node::LaunchShim>) {
           node::LaunchShim launch = e;

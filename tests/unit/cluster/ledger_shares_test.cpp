@@ -167,5 +167,65 @@ TEST_F(LedgerShares, NamesOfOldOnesAreForgottenTheirHostsAreNot) {
   EXPECT_EQ(record(id, limits::kSharedNoted).places.size(), limits::kShareHosts);
 }
 
+TEST_F(LedgerShares, AreVerifiedTogetherOnceEachHostHasReadItsOwn) {
+  const JobId id = running();
+  const auto first = share(5, "__0_0.distcp", true), second = share(5, "__1_0.distcp", false);
+  see(id, first, "n1");
+  see(id, first, "n1", CheckpointState::verified);
+  EXPECT_FALSE(is_verified(record(id))) << "it is not whole";
+  see(id, second, "n2");
+  EXPECT_FALSE(is_verified(record(id)));
+  auto anew = second;
+  anew.place = 9;
+  see(id, anew, "n2", CheckpointState::verified);
+  EXPECT_FALSE(is_verified(record(id))) << "these are not the files that are noted";
+  see(id, second, "n2", CheckpointState::verified);
+  EXPECT_TRUE(is_verified(record(id)));
+  EXPECT_EQ(record(id).state, CheckpointState::shares);
+  see(id, anew, "n2");
+  EXPECT_FALSE(is_verified(record(id))) << "it was written again";
+  see(id, anew, "n2", CheckpointState::verified);
+  EXPECT_TRUE(is_verified(record(id)));
+  see(id, first, "n1", CheckpointState::damaged);
+  EXPECT_FALSE(is_whole(record(id)));
+}
+
+// Only the first of the hosts that see one directory tells of it; any of them may move it away.
+TEST_F(LedgerShares, WhatIsMovedAwayInADirectoryOfAllIsGoneForAll) {
+  const JobId id = running();
+  auto half = share(5, "__0_0.distcp", true);
+  half.place = 7;
+  see(id, half, "n1");
+  see(id, half, "n2", CheckpointState::quarantined);
+  EXPECT_TRUE(record(id).places.empty());
+  EXPECT_EQ(record(id).state, CheckpointState::quarantined);
+}
+
+// A host that was away meanwhile removes its share when it is back, and does not find it anew before that.
+TEST_F(LedgerShares, RemovedOnOneHostAreToBeRemovedOnAll) {
+  const JobId id = running();
+  auto first = share(5, "__0_0.distcp", true), second = share(5, "__1_0.distcp", false);
+  second.place = 2;
+  see(id, first, "n1");
+  see(id, second, "n2");
+  auto removed = first;
+  removed.complete = true;
+  see(id, removed, "n1", CheckpointState::deleted);
+  EXPECT_TRUE(is_half_removed(record(id)));
+  EXPECT_FALSE(is_whole(record(id)));
+  EXPECT_EQ(record(id).places.size(), 1u);
+  see(id, second, "n2");
+  ASSERT_EQ(job(id).checkpoints.size(), 1u);
+  auto anew = second;
+  anew.place = 3;
+  see(id, anew, "n2");
+  ASSERT_EQ(job(id).checkpoints.size(), 2u) << "the job wrote it again";
+  second.complete = true;
+  see(id, second, "n2", CheckpointState::deleted);
+  EXPECT_FALSE(is_half_removed(record(id)));
+  EXPECT_EQ(record(id).state, CheckpointState::deleted);
+  EXPECT_EQ(record(id, 1).places.size(), 1u);
+}
+
 }  // namespace
 }  // namespace dtrain::cluster

@@ -100,6 +100,23 @@ TEST(RestoreShares, OneThatLacksAShareIsPassedOverAndMovedAway) {
   EXPECT_EQ(before.step().kind, Kind::nothing);
 }
 
+// In a directory that all hosts see it is one share, which is moved away once: before the next generation begins, which may write there.
+TEST(RestoreShares, OneThatAllHostsSeeIsMovedAwayOnce) {
+  RestoreChoice c(sharded_job(1), {});
+  CheckpointInfo half = share(9, kFirst), older = share(5, kAll);
+  half.place = 7;
+  older.place = 6;
+  c.scanned({{"h1", {half, older}}, {"h2", {half, older}}, {"h3", {half, older}}}, {}, false);
+  ASSERT_EQ(c.step().kind, Kind::verify);
+  EXPECT_EQ(c.step().at.info.step, 5);
+  c.verified({});
+  ASSERT_EQ(c.step().kind, Kind::quarantine);
+  EXPECT_EQ(c.step().at.info.step, 9);
+  EXPECT_EQ(c.step().at.hosts.size(), 3u);
+  c.quarantined();
+  ASSERT_EQ(c.step().kind, Kind::chosen);
+}
+
 TEST(RestoreShares, OneThatIsDamagedIsTakenFromAnotherHost) {
   RestoreChoice c(sharded_job(1), {});
   const std::vector<RestoreChoice::Found> found{{"h1", {share(5, kFirst)}}, {"h2", {share(5, kSecond)}}, {"h3", {share(5, kSecond)}}};

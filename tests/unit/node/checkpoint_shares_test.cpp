@@ -116,6 +116,87 @@ TEST_F(CheckpointSharesTest, AnOlderCheckpointIsTakenAfterTheWait) {
   }));
 }
 
+TEST_F(CheckpointSharesTest, EachHostReadsItsOwnInTheBackground) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  rotten = {8};
+  write(*ps, share(7, "__0_0.distcp", true));
+  write(*other, share(8, "__1_0.distcp", false));
+  EXPECT_EQ(shown().state, "incomplete");
+  EXPECT_TRUE(std::ranges::any_of(up().events(), [&](const auto& e) {
+    return e.type == "checkpoint.damaged" &&
+           e.reason.find("the share on host " + name_of(other) + " is damaged: could not verify /ckpt/j/100: a hash differs") == 0;
+  }));
+  const auto verified = [&] { return std::ranges::count_if(up().events(), [](const auto& e) { return e.type == "checkpoint.verified"; }); };
+  EXPECT_EQ(verified(), 0);
+  disks[other].clear();
+  write(*other, share(9, "__1_0.distcp", false));  // its job writes it again
+  EXPECT_EQ(shown().state, "together");
+  EXPECT_EQ(verified(), 1);
+}
+
+TEST_F(CheckpointSharesTest, KeepCountsThoseOfSeveralHostsAsOne) {
+  keep = 2;
+  ASSERT_NO_FATAL_FAILURE(submit());
+  const auto write_one = [&](House& house, std::uint64_t place, const std::string& file, bool first, std::int64_t step) {
+    transfer::CheckpointInfo info = share(place, file, first, step);
+    info.path = "/ckpt/j/step_" + std::to_string(step);  // otherwise it may be something else of the user's
+    write(house, info);
+  };
+  const auto write_both = [&](std::int64_t step) {
+    const auto place = static_cast<std::uint64_t>(step);
+    write_one(*ps, place, "__0_0.distcp", true, step);
+    write_one(*other, place + 1, "__1_0.distcp", false, step);
+  };
+  const auto steps = [&](House* house) {
+    std::vector<std::int64_t> all;
+    for (const auto& info : disks[house]) all.push_back(info.step);
+    return all;
+  };
+  write(*ps, checkpoint(50, 5));
+  for (const std::int64_t step : {100, 200}) write_both(step);
+  EXPECT_EQ(deleted, std::vector<std::int64_t>{50}) << "one host has it, and it counts beside them";
+  rotten = {301};
+  write_both(300);
+  EXPECT_THAT(deleted, ::testing::ElementsAre(50)) << "one that does not verify counts for nothing";
+  write_one(*ps, 350, "__0_0.distcp", true, 350);
+  EXPECT_THAT(deleted, ::testing::ElementsAre(50)) << "nor does one that is not whole";
+  write_both(400);
+  EXPECT_THAT(deleted, ::testing::ElementsAre(50, 100, 100)) << "each host removes its share";
+  EXPECT_THAT(steps(ps), ::testing::ElementsAre(400, 350, 300, 200));
+  EXPECT_THAT(steps(other), ::testing::ElementsAre(400, 300, 200));
+}
+
+// Those that this host asks for, and those of other hosts.
+TEST_F(CheckpointSharesTest, NobodyReadsOnForAClientThatWentAway) {
+  ASSERT_NO_FATAL_FAILURE(submit_and_write());
+  slow = true;
+  House& agent = *ps;
+  (void)agent.ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", true}, 1000);
+  run_for(1s);
+  EXPECT_TRUE(reading.size() == 2 && ended.empty()) << reading.size();
+  agent.give(ConnectionClosed{agent.requests()});
+  run_for(1s);
+  EXPECT_TRUE(reading.empty());
+  EXPECT_THAT(ended, ::testing::UnorderedElementsAre(ps, other));
+  for (House* house : houses) EXPECT_EQ(house->node().own_connections(), 0u);
+}
+
+TEST_F(CheckpointSharesTest, NobodyReadsOnForAJobThatIsCancelled) {
+  ASSERT_NO_FATAL_FAILURE(submit_and_write());
+  slow = true;
+  restart_ps();
+  run_for(20s);
+  ASSERT_EQ(reading.size(), 1u) << "for the restore: " << described().waiting_for;
+  House* reader = reading.begin()->first.first;
+  wire::ActionRequest cancel;
+  cancel.job = "j";
+  cancel.action = wire::Action::cancel;
+  (void)up().ask<wire::Empty>(MessageType::action, cancel, 1000);
+  run_for(2s);
+  EXPECT_TRUE(reading.empty());
+  EXPECT_THAT(ended, ::testing::ElementsAre(reader));
+}
+
 TEST_F(CheckpointSharesTest, OneThatIsDamagedIsNamedWithItsHost) {
   ASSERT_NO_FATAL_FAILURE(submit_and_write());
   const auto named = [&](const House* house, const std::string& cause) {

@@ -134,6 +134,29 @@ TEST_F(CheckpointShares, WhatComesDamagedChangesNothing) {
   }
 }
 
+// For checkpoint.keep: each host removes what it has, and nothing that came since.
+TEST_F(CheckpointShares, AreRemovedOnTheirHosts) {
+  for (const Writer& writer : writers()) {
+    const auto [here, there] = split(writer, 5);
+    const auto first = scan().at(0), second = scan_second().at(0);
+    ASSERT_TRUE(store::remove(second, other_host())) << writer.word;
+    EXPECT_FALSE(std::filesystem::exists(there)) << writer.word;
+    ASSERT_EQ(scan().size(), 1u) << writer.word;
+    write(here + "/notes.txt", "of the user");
+    ASSERT_TRUE(store::remove(first, dir_)) << writer.word;
+    EXPECT_TRUE(scan().empty()) << writer.word;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(here))
+      EXPECT_TRUE(entry.path().filename() == "notes.txt") << writer.word << ": " << entry.path();
+    std::filesystem::remove_all(here);
+    split(writer, 5);
+    auto other = scan().at(0);
+    other.digest = first.digest + "x";
+    EXPECT_EQ(store::remove(other, dir_).error().code, ErrorCode::unavailable) << writer.word;
+    EXPECT_EQ(scan().size(), 1u) << writer.word;
+    empty_disks();
+  }
+}
+
 // `checkpoints --verify` asks by what the ledger noted: names, and no digest.
 TEST_F(CheckpointShares, AreVerifiedByTheNamesThatWereFound) {
   for (const Writer& writer : writers()) {

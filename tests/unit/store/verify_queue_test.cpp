@@ -81,5 +81,27 @@ TEST_F(VerifyQueue, AnAwaitedOneEndsInTime) {
   EXPECT_THAT(errors_.front(), HasSubstr("it takes too long"));
 }
 
+// Its job was cancelled, or the client went away: the one that is being read, one that waits, and one that is not there any more.
+TEST_F(VerifyQueue, OneForWhichNobodyWaitsIsOverAtOnce) {
+  const std::string path = dir_ + "/step-1";
+  write_manifest_checkpoint(path, 1, {{"w", std::string(64 << 20, 'w')}});
+  const auto q = queue(40);
+  for (const std::uint64_t token : {7, 8, 9}) ask(*q, 0, token, path);
+  q->dispatch(Instant{1s}, [](const node::Event&) {});  // a slice of the first is under way
+  ASSERT_TRUE(posted_.first);
+  q->end({1, 7});
+  q->end({1, 9});
+  q->end({2, 8});
+  q->end({1, 7});
+  std::exchange(posted_.first, nullptr)();
+  std::exchange(posted_.second, nullptr)();
+  slice(*q, Instant{1s});
+  EXPECT_THAT(order_, ElementsAre(7, 9));
+  EXPECT_THAT(errors_, ElementsAre(HasSubstr("nobody waits for it any more"), HasSubstr("nobody waits for it any more")));
+  for (int i = 0; i < 40; ++i) slice(*q, Instant{1s});
+  EXPECT_THAT(order_, ElementsAre(7, 9, 8)) << "one answer for each";
+  EXPECT_EQ(errors_.size(), 2u);
+}
+
 }  // namespace
 }  // namespace dtrain::test
