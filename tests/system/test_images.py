@@ -5,7 +5,6 @@ The agent is root's, in a mount and process namespace with an account of its own
 refuses hybrid hierarchies). Where podman cannot run a container there, the test is skipped with podman's own words.
 """
 import contextlib
-import http.server
 import json
 import os
 import re
@@ -15,14 +14,15 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 
 import harness
 from harness import BIN, alive, until
+from registry import Registry
 
 INSIDE = "DTRAIN_IMAGES_INSIDE"
 ADA, UID = "dtrain-ada", 23456
 IMAGE = "localhost/dtrain-small"
+GPUS = 3                        # that look so
 SECONDS = 300                   # for all of it
 APPLETS = "sh cat dd echo env false id kill ls mkdir nc ps pwd sleep test touch true".split()
 
@@ -68,6 +68,27 @@ def as_ada(*command):
             "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "XDG_RUNTIME_DIR=/run/user/%d" % UID, *command]
 
 
+def own_devices():
+    """A /dev with what looks like GPUs, and what enroot needs to show a task its own devices alone, which a container may lack."""
+    new = os.path.join(TOP, "dev")
+    os.makedirs(new)
+    must("mount", "-t", "tmpfs", "-o", "mode=755", "dev", new)
+    for name in os.listdir("/dev"):
+        there, here = os.path.join("/dev", name), os.path.join(new, name)
+        if os.path.islink(there):
+            os.symlink(os.readlink(there), here)
+            continue
+        os.makedirs(here) if os.path.isdir(there) else open(here, "w").close()
+        must("mount", "--rbind", there, here)
+    open(os.path.join(new, "log"), "a").close()
+    os.makedirs(os.path.join(new, "mqueue"), exist_ok=True)
+    for number in range(GPUS):
+        node = os.path.join(new, "nvidia%d" % number)
+        os.mknod(node, stat.S_IFCHR, os.makedev(1, 5))
+        os.chmod(node, 0o666)
+    must("mount", "--rbind", new, "/dev")
+
+
 def prepare():
     """The account, the control groups, the runtime directory, the image."""
     for name, line in (("passwd", "%s:x:%d:%d::%s:/bin/sh" % (ADA, UID, UID, HOME)), ("group", "%s:x:%d:" % (ADA, UID)),
@@ -91,6 +112,7 @@ def prepare():
         if "memory" not in file.read().split():         # it belongs to version 1, where dtrain finds it as well
             os.makedirs(os.path.join(TOP, "memory"))
             must("mount", "-t", "cgroup", "-o", "memory", "none", os.path.join(TOP, "memory"))
+    own_devices()
     must("mount", "--make-rshared", "/")
     for directory, mode in ((HOME, 0o755), ("/run/user/%d" % UID, 0o700)):
         os.makedirs(directory)
@@ -111,41 +133,6 @@ def prepare():
                        "--userns=keep-id", IMAGE, "true"))
     if done.returncode != 0:
         skip("podman cannot run a container here: " + (done.stderr.strip().splitlines() or ["exit %d" % done.returncode])[-1])
-
-
-class Registry(http.server.ThreadingHTTPServer):
-    """Serves one image as registries do, once `open` is set."""
-
-    def __init__(self, directory):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.server.asked += 1
-                self.server.open.wait(harness.PATIENCE)
-                kind, name = self.path.rstrip("/").split("/")[-2:]
-                path = os.path.join(directory, "manifest.json" if kind == "manifests" else name.replace("sha256:", ""))
-                if not kind:
-                    self.answer(200, b"{}", "application/json")
-                elif "nosuch" in self.path or not os.path.isfile(path):
-                    self.answer(404, b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}', "application/json")
-                else:
-                    with open(path, "rb") as file:
-                        self.answer(200, file.read(), "application/vnd.oci.image.manifest.v1+json" if kind == "manifests"
-                                    else "application/octet-stream")
-
-            do_HEAD = do_GET
-
-            def answer(self, code, body, kind):
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(b"" if self.command == "HEAD" else body)
-
-            def log_message(self, *_):
-                pass
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.open, self.asked = threading.Event(), 0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 class OfAda(harness.SystemTest):
@@ -346,24 +333,6 @@ def enroot(*arguments):
     return must(*as_ada("enroot", *arguments))
 
 
-def own_devices():
-    """A /dev that also has what enroot needs to show a task its own devices alone: a system has both, a container may not."""
-    new = os.path.join(TOP, "dev")
-    os.makedirs(new)
-    must("mount", "-t", "tmpfs", "-o", "mode=755", "dev", new)
-    for name in os.listdir("/dev"):
-        there, here = os.path.join("/dev", name), os.path.join(new, name)
-        if os.path.islink(there):
-            os.symlink(os.readlink(there), here)
-            continue
-        os.makedirs(here) if os.path.isdir(there) else open(here, "w").close()
-        must("mount", "--rbind", there, here)
-    open(os.path.join(new, "log"), "a").close()
-    os.makedirs(os.path.join(new, "mqueue"), exist_ok=True)
-    os.mknod(os.path.join(new, "dtrain-other"), 0o666 | stat.S_IFCHR, os.makedev(1, 5))
-    must("mount", "--rbind", new, "/dev")
-
-
 class InEnroot(Images):
     """The same with enroot, where it is installed (Debian has no package of it): the image is a directory of the user."""
     agent_options = ("--set", "tasks.imageEngine=enroot")
@@ -371,7 +340,6 @@ class InEnroot(Images):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        own_devices()
         root, file = os.path.join(TOP, "root"), os.path.join(TOP, "small.sqsh")
         with open(os.path.join(root, "etc/environment"), "w") as environment:
             environment.write("OF_IMAGE=yes\n")
@@ -383,12 +351,12 @@ class InEnroot(Images):
         enroot("create", "--name", IMAGE.replace("/", "+"), file)
 
     def test_it_sees_its_own_devices_alone(self):
-        self.assertTrue(os.path.exists("/dev/dtrain-other"))
+        self.assertTrue(os.path.exists("/dev/nvidia0"))
         self.accepted("devices", "ls /dev; echo x >/dev/null; touch /opt/new || echo read-only")
         self.wait_job("devices", "Succeeded")
         seen = self.logs("devices", "worker-0").split()
         self.assertIn("null", seen)
-        self.assertNotIn("dtrain-other", seen)
+        self.assertNotIn("nvidia0", seen)
         self.assertEqual(seen[-1], "read-only")
 
     def test_a_variable_arrives_as_it_is(self):
@@ -424,6 +392,69 @@ class Own(OfAda):
         self.assertEqual((seen.returncode, seen.stdout), (3, "inside\n"), seen.stderr)
         self.agent.do("restart", "own", "worker-0")
         self.wait_task("own", "worker-0", state="Running", attempt=2)
+
+
+class OfManifests(OfAda):
+    """Init containers and envFrom of a manifest, in the image of the task."""
+
+    def start(self):
+        self.store = self.path("store")
+        os.makedirs(self.store)
+        for name, text in (("RATE", "0.1\n"), ("HARD", "it's \"a\" $b")):
+            with open(os.path.join(self.store, name), "w") as file:
+                file.write(text)
+        self.agent.options += ["--set", "volumes.store=" + self.store]
+        super().start()
+
+    def test(self):
+        container = {"name": "pytorch", "image": IMAGE, "workingDir": self.mine, "envFrom": [{"configMapRef": {"name": "store"}}],
+                     "command": ["sh", "-c", "cat seed; ls /opt; echo $RATE; echo $HARD; echo $KEY"],
+                     "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "store", "key": "RATE"}}}]}
+        first = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "echo first $(ls /opt) $(id -u) >> seed"]}
+        second = {"name": "second", "image": "localhost/other", "command": ["sh", "-c", "echo second $WORD >> seed"],
+                  "env": [{"name": "WORD", "value": "of its own"}], "workingDir": self.mine}
+        document = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "sown"}, "spec": {"pytorchReplicaSpecs": {
+            "Master": {"replicas": 1, "template": {"spec": {"initContainers": [first, second], "containers": [container]}}}}}}
+        done = self.ada("submit", "-", stdin=json.dumps(document))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"initContainers\[1\].*image", "the second has an image of its own, which is named")
+        self.wait_job("sown", "Succeeded")
+        self.assertEqual(self.logs("sown", "master-0").splitlines(),
+                         ["first inside %d" % UID, "second of its own", "inside", "0.1", "it's \"a\" $b", "0.1"])
+
+
+class Gpus(OfAda):
+    """A specification of CDI names what belongs to each GPU: here devices that look so, and a library."""
+    agent_options = ("--gpus", str(GPUS))
+
+    def start(self):
+        devices = []
+        for number in range(GPUS):
+            library = os.path.join(TOP, "libgpu%d" % number)
+            open(library, "w").close()
+            devices.append({"name": "pretended-%d" % number, "containerEdits": {
+                "deviceNodes": [{"path": "/dev/nvidia%d" % number}],
+                "mounts": [{"hostPath": library, "containerPath": "/opt/libgpu%d" % number, "options": ["ro", "bind"]}]}})
+        os.makedirs("/run/cdi")     # for podman, /etc/cdi is the other place
+        must("mount", "-t", "tmpfs", "cdi", "/run/cdi")
+        with open("/run/cdi/nvidia.json", "w") as file:
+            json.dump({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}, file)
+        super().start()
+
+    def tearDown(self):
+        super().tearDown()
+        must("umount", "/run/cdi")
+        os.rmdir("/run/cdi")
+
+    def test(self):
+        self.accepted("cards", "cd /dev; echo nvidia*; cd /opt; echo lib*; test -c /dev/nvidia* || exit 3; exec sleep 88888",
+                      role={"replicas": 2, "resources": {"gpus": 1}})
+        seen = []
+        for task in "worker-0", "worker-1":
+            self.wait_task("cards", task, state="Running")
+            until(lambda: "lib" in self.logs("cards", task), lambda: "the devices of %s; it says %s" % (task, self.logs("cards", task)))
+            seen.append(self.logs("cards", task).split())
+        self.assertEqual(sorted(seen), [["nvidia0", "libgpu0"], ["nvidia1", "libgpu1"]])
 
 
 class WithoutEngine(OfAda):

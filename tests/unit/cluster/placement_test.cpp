@@ -262,12 +262,12 @@ TEST(PlacementReasons, NameTheRuleThatLeavesHostsOut) {
   EXPECT_EQ(why(s, {host("h1", 8, 1)}), "worker-0 avoids hosts with GPUs, none of 1 host is without");
   s.roles["worker"].avoid_gpu_hosts = job::AvoidGpuHosts::no;
   s.roles["worker"].image = "a/b";
-  EXPECT_EQ(why(s, {host("h1", 8)}), "worker-0 needs a host that can run image a/b, none of 1 host can (none has podman)");
+  EXPECT_EQ(why(s, {host("h1", 8)}), "worker-0 needs a host that can run image a/b, none of 1 host can (none has podman or enroot)");
   HostCapacity full = host("h2", 0);
   full.runs_images = true;
   s.roles["worker"].resources.cpu_millis = 1000;
   EXPECT_EQ(why(s, {host("h1", 8), full}),
-            "worker-0 needs 1000m CPU on one host, best is 0m on h2; 1 of 2 hosts can run no images (without podman)");
+            "worker-0 needs 1000m CPU on one host, best is 0m on h2; 1 of 2 hosts can run no images (without podman or enroot)");
 }
 
 // The log has room for copies on so many hosts: what has none is given nothing, and whoever waits for it is told.
