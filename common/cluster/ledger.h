@@ -217,7 +217,7 @@ class Ledger {
   Applied apply_finish(const FinishJob& c, WallTime wall);
   Applied apply_checkpoint(const CheckpointSeen& c, WallTime wall);
   Applied apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wall);
-  void checkpoint_event(const JobRecord& job, const CheckpointSeen& c, const char* type, WallTime wall);
+  void add_event(WallTime wall, const JobRecord& job, const CheckpointSeen& c, const char* type);
   void note_stage_failure(const JobRecord& job, const NodeId& host, const std::string& reason);
   void note_staged(const JobRecord& job, const NodeId& host);
   void note_hosts(JobRecord& job, const BeginGeneration& c, bool extend);

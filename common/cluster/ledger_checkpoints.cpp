@@ -121,7 +121,7 @@ std::vector<CheckpointRecord>::iterator begin_record(JobRecord& job, const Check
 
 }  // namespace
 
-void Ledger::checkpoint_event(const JobRecord& job, const CheckpointSeen& c, const char* type, WallTime wall) {
+void Ledger::add_event(WallTime wall, const JobRecord& job, const CheckpointSeen& c, const char* type) {
   add_event(wall, job.id, type, job.spec.name, c.message,
             {{"job", job.spec.name}, {"step", std::to_string(c.info.step)}, {"path", c.info.path}});
 }
@@ -162,8 +162,8 @@ Applied Ledger::apply_share(JobRecord& job, const CheckpointSeen& c, WallTime wa
   if (quarantined) record->info.defect = c.message;
   const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
   if (is_whole(*record) && own && !job.is_stale(record->generation, record->info.step)) job.committed_once = true;
-  if (c.state == CheckpointState::damaged) checkpoint_event(job, c, "checkpoint.damaged", wall);
-  if (quarantined && !told) checkpoint_event(job, c, "checkpoint.quarantined", wall);
+  if (c.state == CheckpointState::damaged) add_event(wall, job, c, "checkpoint.damaged");
+  if (quarantined && !told) add_event(wall, job, c, "checkpoint.quarantined");
   trim_shares(known);
   ++job.version;
   touched_.insert(job.id);
@@ -215,9 +215,9 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
   if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && own && !stale) job.committed_once = true;
   if (c.state == CheckpointState::verified) {
     if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
-    checkpoint_event(job, c, "checkpoint.verified", wall);
+    add_event(wall, job, c, "checkpoint.verified");
   } else if (c.state == CheckpointState::damaged || c.state == CheckpointState::quarantined) {
-    checkpoint_event(job, c, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined", wall);
+    add_event(wall, job, c, c.state == CheckpointState::damaged ? "checkpoint.damaged" : "checkpoint.quarantined");
   }
   ++job.version;
   touched_.insert(job.id);
