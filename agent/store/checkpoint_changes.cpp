@@ -154,26 +154,10 @@ class Change {
 
   Status remove_file(const std::string& relative) const {
     const auto [inner, name] = split_path(relative);
-    UniqueFd walked;
-    if (inner != ".") {
-      auto opened = open_beneath(inner);
-      if (!opened) return opened.error().code == ErrorCode::not_found ? Status{} : Status(no(opened.error()));
-      walked = std::move(*opened);
-    }
-    const int at = walked ? walked.get() : directory_.get();
-    if (::unlinkat(at, name.c_str(), 0) == 0 || errno == ENOENT) return {};
+    const auto walked = open_beneath(directory_, inner);
+    if (!walked) return walked.error().code == ErrorCode::not_found ? Status{} : Status(no(walked.error()));
+    if (::unlinkat(walked->get(), name.c_str(), 0) == 0 || errno == ENOENT) return {};
     return no(relative, errno);
-  }
-  Result<UniqueFd> open_beneath(const std::string& relative) const {
-    UniqueFd walked;
-    for (std::size_t start = 0; start <= relative.size();) {
-      const std::size_t end = std::min(relative.find('/', start), relative.size());
-      auto next = open_directory_at(walked ? walked : directory_, relative.substr(start, end - start));
-      if (!next) return next;
-      walked = std::move(*next);
-      start = end + 1;
-    }
-    return walked;
   }
 
   Status remove_directory(const std::string& bytes) const {
@@ -189,8 +173,7 @@ class Change {
     // A directory with other content stays: it is not dtrain's to delete.
     for (const auto& directory : directories) {
       const auto [inner, name] = split_path(directory);
-      const auto walked = inner == "." ? Result<UniqueFd>(UniqueFd()) : open_beneath(inner);
-      if (walked) ::unlinkat(*walked ? walked->get() : directory_.get(), name.c_str(), AT_REMOVEDIR);
+      if (const auto walked = open_beneath(directory_, inner)) ::unlinkat(walked->get(), name.c_str(), AT_REMOVEDIR);
     }
     if (parent_ == checkpoint_dir_) ::rmdir(info_.path.c_str());
     return {};

@@ -41,16 +41,20 @@ FileFacts to_facts(const struct stat& st) {
 
 // Opens the directory that holds the last component of `relative`; `name` is that component.
 Result<UniqueFd> open_parent(const UniqueFd& directory, const std::string& relative, std::string& name) {
-  UniqueFd parent(::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0));
-  if (!parent) return no(relative, errno);
-  std::size_t start = 0;
-  for (std::size_t slash; (slash = relative.find('/', start)) != std::string::npos; start = slash + 1) {
-    auto next = open_directory_at(parent, relative.substr(start, slash - start));
-    if (!next) return next;
-    parent = std::move(*next);
+  const auto slash = relative.rfind('/');
+  name = slash == relative.npos ? relative : relative.substr(slash + 1);
+  return open_beneath(directory, slash == relative.npos ? "" : relative.substr(0, slash));
+}
+
+// What openat2() does, on a kernel that has none. `relative` has no "..".
+Result<UniqueFd> walk_beneath(const UniqueFd& directory, std::string_view relative) {
+  auto walked = open_directory_at(directory, ".");
+  while (walked && !relative.empty()) {
+    const std::string_view name = relative.substr(0, relative.find('/'));
+    relative.remove_prefix(std::min(relative.size(), name.size() + 1));
+    if (!name.empty()) walked = open_directory_at(*walked, std::string(name));
   }
-  name = relative.substr(start);
-  return parent;
+  return walked;
 }
 
 Result<FileFacts> facts_at(const UniqueFd& parent, const std::string& name, const std::string& shown) {
@@ -66,9 +70,7 @@ class FilesOfDirectory : public transfer::FileAccess {
 
   Result<std::vector<std::string>> names(const std::string& below) override {
     if (below.empty()) return list_names(directory_);
-    std::string name;
-    const auto parent = open_parent(directory_, below, name);
-    const auto opened = parent ? open_directory_at(*parent, name) : fail(parent.error());
+    const auto opened = open_beneath(directory_, below);
     return opened ? list_names(*opened) : fail(opened.error());
   }
 
@@ -132,17 +134,19 @@ Result<UniqueFd> open_directory_below(const std::string& top, const std::string&
   const auto [parent, last] = split_path(path);
   auto directory = open_directory(path == top ? path : below ? top : parent);
   if (!directory || path == top) return directory;
-  std::string_view rest = below ? std::string_view(path).substr(top.size() + 1) : std::string_view(last);
-  while (!rest.empty()) {
-    const std::string_view name = rest.substr(0, rest.find('/'));
-    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    if (name.empty() || name == ".") continue;
-    if (name == "..") return wrong(path, "not below its directory");
-    auto next = open_directory_at(*directory, std::string(name));
-    if (!next) return next;
-    directory = std::move(next);
-  }
-  return directory;
+  return open_beneath(*directory, below ? path.substr(top.size() + 1) : last);
+}
+
+Result<UniqueFd> open_beneath(const UniqueFd& directory, const std::string& relative) {
+  if (("/" + relative + "/").find("/../") != std::string::npos) return wrong(relative, "not below its directory");
+  open_how how{};
+  how.flags = kDirectoryFlags;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  const char* path = relative.empty() ? "." : relative.c_str();
+  UniqueFd opened(static_cast<int>(::syscall(SYS_openat2, directory.get(), path, &how, sizeof(how))));
+  if (!opened && errno == ENOSYS) return walk_beneath(directory, relative);
+  if (!opened) return no(relative, errno);
+  return opened;
 }
 
 Result<UniqueFd> open_directory_at(const UniqueFd& parent, const std::string& name) {

@@ -35,6 +35,8 @@ Error system_error(std::string_view path, int error_number);
 Result<UniqueFd> open_directory(const std::string& path);
 // Follows none below `top`; of a path elsewhere, not the last one. For what is changed, since others may write to a user's directory.
 Result<UniqueFd> open_directory_below(const std::string& top, const std::string& path);
+// The directory "a/b" below that one; "" and ".": itself. Follows no symbolic link, and never leads out.
+Result<UniqueFd> open_beneath(const UniqueFd& directory, const std::string& relative);
 Result<UniqueFd> open_directory_at(const UniqueFd& parent, const std::string& name);
 Result<UniqueFd> open_file_beneath(const UniqueFd& directory, const std::string& relative);
 Result<FileFacts> facts_beneath(const UniqueFd& directory, const std::string& relative);

@@ -126,6 +126,28 @@ TEST_F(CheckpointChanges, RemoveFollowsNoLinkOutOfTheDirectory) {
   EXPECT_TRUE(exists(root_ + "/sub/precious"));
 }
 
+TEST_F(CheckpointChanges, ADirectoryIsOpenedBelowAnotherAndNowhereElse) {
+  std::filesystem::create_directories(dir_ + "/a/b/c");
+  std::filesystem::create_directories(root_ + "/out/c");
+  std::filesystem::create_symlink(root_ + "/out", dir_ + "/a/out");
+  std::filesystem::create_symlink("b", dir_ + "/a/inside");
+  write(dir_ + "/a/file", "");
+  const auto top = store::open_directory(dir_);
+  ASSERT_TRUE(top);
+  const auto inode = [](const UniqueFd& fd) {
+    const auto facts = store::facts_of(fd);
+    return facts ? facts->inode : 0;
+  };
+  for (const auto& [relative, path] : {std::pair("", ""), {".", ""}, {"a", "/a"}, {"a/b", "/a/b"}, {"a/b/c", "/a/b/c"}}) {
+    const auto opened = store::open_beneath(*top, relative);
+    ASSERT_TRUE(opened) << relative << opened.error().text();
+    EXPECT_EQ(inode(*opened), inode(*store::open_directory(dir_ + path))) << relative;
+  }
+  for (const char* relative : {"a/out", "a/out/c", "a/inside", "a/inside/c", "..", "a/..", "a/../../out", "a/file"})
+    EXPECT_EQ(store::open_beneath(*top, relative).error().code, ErrorCode::damaged) << relative;
+  EXPECT_EQ(store::open_beneath(*top, "a/none/c").error().code, ErrorCode::not_found);
+}
+
 // Somebody who may write to the directory, too, puts a link in place of the checkpoint, to something of the user's that looks the same.
 TEST_F(CheckpointChanges, NothingIsChangedThroughALinkInPlaceOfTheCheckpoint) {
   const std::string path = dir_ + "/run/step-1", precious = root_ + "/precious";
