@@ -102,7 +102,7 @@ class Manifests(harness.SystemTest):
         names = [document["metadata"]["name"] for document in documents]
         self.assertEqual(done.stdout.split(), names)
         self.assertIn("kind `ConfigMap` of `v1` is no job", done.stderr)
-        self.assertIn("containers[0].image: on a host without podman the command runs on the host itself", done.stderr)
+        self.assertIn("containers[0].image: on a host without podman or enroot the command runs on the host itself", done.stderr)
         for name in names:
             self.wait_job(name, "Succeeded")
 

@@ -408,7 +408,7 @@ TEST(KubeFields, AnImageIsTheRolesAndMayRunOnAHostThatHasNoEngine) {
   wire::ManifestSettings settings;
   settings.image_fallback = true;
   EXPECT_THAT(one_job(text, settings).warnings,
-              ElementsAre(HasSubstr("containers[0].image: on a host without podman the command runs on the host itself")));
+              ElementsAre(HasSubstr("containers[0].image: on a host without podman or enroot the command runs on the host itself")));
 }
 
 TEST(KubeFields, MemoryThatIsOnlyRequestedLimitsNothing) {
