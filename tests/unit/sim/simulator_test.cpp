@@ -277,7 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenRule{"gpu-notes-are-read", "gpus_reclaimed"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
         BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
         BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3}, BrokenRule{"fetched-is-staged", "every_job_progresses", 5},
-        BrokenRule{"copied-is-staged", "restore_choice", 3}, BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 60},
+        BrokenRule{"copied-is-staged", "restore_choice", 3}, BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 185},
         BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 450},
         BrokenRule{"newest-is-waited-for", "restore_choice", 3, "all", 125},
         BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
