@@ -11,6 +11,8 @@
 namespace dtrain::ctl {
 namespace {
 
+constexpr const char* kNoFile = "run";  // mistakes in a command are found as in a job file of this name
+
 // A name made from a command: "python3" -> "python3-", completed by the cluster.
 std::string name_prefix(const std::string& program) {
   static constexpr std::size_t kPrefixBytes = 40;  // leaves room for what the cluster adds
@@ -103,10 +105,11 @@ int cmd_run(Session& session, const RunOptions& given) {
     if (wrong)
       return session.report(Failure(
           Error{ErrorCode::invalid, "could not tell the current directory: " + wrong.message(), "change to a directory that exists"}));
-    job = parse_job(session, job_file_of(options, here.string()), "run", options.file, here.string());
+    job = parse_job(session, job_file_of(options, here.string()), kNoFile, options.file, here.string());
     // There is no such file with lines to point to.
     if (!job)
-      for (wire::ErrorItem& item : job.error().items) item.file.clear(), item.line = 0;
+      for (wire::ErrorItem& item : job.error().items)
+        if (item.file == kNoFile) item.file.clear(), item.line = 0;
   }
   if (!job) return session.report(job.error());
   auto submitted = submit_job(session, std::move(*job), options.replace);

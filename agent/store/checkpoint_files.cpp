@@ -46,7 +46,7 @@ Result<UniqueFd> open_parent(const UniqueFd& directory, const std::string& relat
   return open_beneath(directory, slash == relative.npos ? "" : relative.substr(0, slash));
 }
 
-// What openat2() does, on a kernel that has none. `relative` has no "..".
+// What openat2() does, on a kernel that has none or in a container that refuses what it does not know. `relative` has no "..".
 Result<UniqueFd> walk_beneath(const UniqueFd& directory, std::string_view relative) {
   auto walked = open_directory_at(directory, ".");
   while (walked && !relative.empty()) {
@@ -144,7 +144,7 @@ Result<UniqueFd> open_beneath(const UniqueFd& directory, const std::string& rela
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
   const char* path = relative.empty() ? "." : relative.c_str();
   UniqueFd opened(static_cast<int>(::syscall(SYS_openat2, directory.get(), path, &how, sizeof(how))));
-  if (!opened && errno == ENOSYS) return walk_beneath(directory, relative);
+  if (!opened && (errno == ENOSYS || errno == EPERM)) return walk_beneath(directory, relative);
   if (!opened) return no(relative, errno);
   return opened;
 }
