@@ -20,6 +20,11 @@ constexpr Duration kBackAtLeast = 30ms;
 // A checkpoint rots only if its job has been left in peace for this long: the death that makes the loss matter comes later.
 constexpr Duration kPeace = 2s;
 
+// From 0 up to `most`, which is never drawn.
+Duration within(Rng& rng, Duration most) {
+  return Duration(static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(most.count()))));
+}
+
 }  // namespace
 
 // A fault that comes again and again.
@@ -123,15 +128,13 @@ void Chaos::begin() {
 
 // The operator draws from an own random generator, so that a run without drains is not changed by them.
 void Chaos::drain_later() {
-  const auto within = [this](Duration most) {
-    return Duration(static_cast<std::int64_t>(operator_.below(static_cast<std::uint64_t>(most.count()))));
-  };
-  world_.timeline().after(within(kBetweenDrains), [this, within] {
+  world_.timeline().after(within(operator_, kBetweenDrains), [this] {
     if (world_.now() >= until_) return;
     const std::size_t number = operator_.below(world_.hosts());
     world_.note(number, to_string(Fault::drain));
-    world_.drain(number, true, operator_.chance(1, 2) ? Duration{} : within(kLongestDrain));
-    world_.timeline().at(std::min(until_, world_.now() + within(kLongestDrain)), [this, number] { world_.drain(number, false, {}); });
+    world_.drain(number, true, operator_.chance(1, 2) ? Duration{} : within(operator_, kLongestDrain));
+    world_.timeline().at(std::min(until_, world_.now() + within(operator_, kLongestDrain)),
+                         [this, number] { world_.drain(number, false, {}); });
     drain_later();
   });
 }
@@ -142,15 +145,12 @@ void Chaos::stop_hosts(Rng rng) {
 }
 
 void Chaos::stop_later() {
-  const auto within = [this](Duration most) {
-    return Duration(static_cast<std::int64_t>(stops_.below(static_cast<std::uint64_t>(most.count()))));
-  };
-  world_.timeline().after(within(kBetweenStops), [this, within] {
+  world_.timeline().after(within(stops_, kBetweenStops), [this] {
     if (world_.now() >= until_) return;
     const std::size_t number = busy_from(stops_.below(world_.hosts()));
     world_.note(number, to_string(Fault::host_stop));
-    const Duration tasks_have = within(kTasksHave);
-    world_.host(number).stop(tasks_have, kBackAtLeast + within(kBackAfterReboot));
+    const Duration tasks_have = within(stops_, kTasksHave);
+    world_.host(number).stop(tasks_have, kBackAtLeast + within(stops_, kBackAfterReboot));
     stop_later();
   });
 }
@@ -161,14 +161,11 @@ void Chaos::lose_hosts(Rng rng) {
 }
 
 void Chaos::lose_later() {
-  const auto within = [this](Duration most) {
-    return Duration(static_cast<std::int64_t>(aways_.below(static_cast<std::uint64_t>(most.count()))));
-  };
-  world_.timeline().after(within(kBetweenAways), [this, within] {
+  world_.timeline().after(within(aways_, kBetweenAways), [this] {
     if (world_.now() >= until_) return;
     const std::size_t number = busy_from(aways_.below(world_.hosts()));
     world_.note(number, to_string(Fault::host_away));
-    world_.host(number).reboot(kAwayAtLeast + within(kLongestAway - kAwayAtLeast));
+    world_.host(number).reboot(kAwayAtLeast + within(aways_, kLongestAway - kAwayAtLeast));
     lose_later();
   });
 }
