@@ -137,7 +137,8 @@ set_tests_properties(system_test_images PROPERTIES SKIP_RETURN_CODE 77)  # where
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
 
 # What takes longest begins first, so that nobody waits for one test at the end.
-foreach(slow unit_sim unit_sim_membership unit_sim_formation unit_cluster system_test_hosts system_test_lease_partitions)
+foreach(slow unit_sim unit_node conformance unit_proc unit_cluster unit_net unit_transfer system_test_pytorch system_test_systemd_runner
+    system_test_ordinary_day system_test_examples system_test_lease_partitions system_test_hosts)
   if(TEST ${slow})
     set_tests_properties(${slow} PROPERTIES COST 100)
   endif()

@@ -76,9 +76,10 @@ build() {
 
 # run_tests NAME DIRECTORY [CTEST OPTION...]: every test that ctest knows there counts.
 run_tests() {
-  local name=$1 directory=$2 counts good bad report=$reports/ctest.xml beside=$jobs
+  local name=$1 directory=$2 counts good bad report=$reports/ctest.xml beside=$((jobs + 1))
   shift 2
-  if [ "$name" = release ]; then beside=$((jobs + 1)); fi  # most tests of real programs wait half of their time
+  # Tests of real programs wait most of their time, and of the others those of processes and networks do.
+  if [ "$name" = release ]; then beside=$((jobs * 2)); fi
   begin "tests $name"
   rm -f "$report"
   # Briefly: of a program of two hundred tests the one that failed is to be seen in whatever part of the output is kept.

@@ -118,10 +118,10 @@ TEST(World, TheSameSeedTakesTheSameCourse) {
 // Under a sanitizer a run takes some twenty times as long, and is there for its memory errors.
 #ifdef DTRAIN_SANITIZED
 constexpr std::uint64_t kHeldSeeds = 17, kSeveralHostsSeeds = 1, kManyHostsSeeds = 1;
-constexpr std::size_t kEveryOnceFailed = 8, kManyHosts = 12;
+constexpr std::size_t kEveryOnceFailed = 20, kManyHosts = 12;
 #else
 constexpr std::uint64_t kHeldSeeds = 40, kSeveralHostsSeeds = 6, kManyHostsSeeds = 2;  // tests/run.sh scans many more
-constexpr std::size_t kEveryOnceFailed = 2, kManyHosts = 24;
+constexpr std::size_t kEveryOnceFailed = 5, kManyHosts = 24;
 #endif
 
 TEST(World, SeveralHostsHoldWithAndWithoutFaults) {
@@ -250,7 +250,7 @@ TEST(Copies, ThatPartAreMended) {
     options.nodes = 3;
     options.faults = FaultSet::parse("upgrade").value();
     options.copies_compare = compare;
-    for (options.seed = 1; options.seed <= 60; ++options.seed) {
+    for (options.seed = 13; options.seed <= 31; ++options.seed) {  // the first and the last that show it among sixty
       const RunResult result = ClusterWorld(options).run();
       seen += result.violation && result.violation->invariant == "copies_equal";
     }
@@ -275,24 +275,26 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenRule{"epilog-last", "hooks_around_tasks"}, BrokenRule{"own-gpu", "gpus_not_shared"},
         BrokenRule{"own-cpus", "cpus_not_shared"}, BrokenRule{"gpus-reclaimed", "gpus_reclaimed"},
         BrokenRule{"gpu-notes-are-read", "gpus_reclaimed"}, BrokenRule{"disk-failure-told", "stops_when_disk_fails"},
-        BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3},
-        BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3}, BrokenRule{"fetched-is-staged", "every_job_progresses", 5},
-        BrokenRule{"copied-is-staged", "restore_choice", 3}, BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 185},
-        BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 450},
-        BrokenRule{"newest-is-waited-for", "restore_choice", 3, "all", 125},
-        BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3},
-        BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3}, BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3},
-        BrokenRule{"restarts-wait-for-the-frozen", "restarts_wait_for_the_frozen", 3, "all", 150},
+        BrokenRule{"stateful-waits-for-its-host", "stateful_task_never_twice", 3, "all", 20},
+        BrokenRule{"drained-gets-nothing", "drained_gets_nothing", 3},
+        BrokenRule{"fetched-is-staged", "every_job_progresses", 5, "all", 18}, BrokenRule{"copied-is-staged", "restore_choice", 3},
+        BrokenRule{"restore-by-lineage", "restore_choice", 3, "all", 185},
+        BrokenRule{"own-copy-is-verified", "restore_choice", 3, "all", 458},
+        BrokenRule{"newest-is-waited-for", "restore_choice", 3, "all", 142},
+        BrokenRule{"victims-have-lower-priority", "preempted_for_higher", 3, "all", 2},
+        BrokenRule{"preempted-costs-nothing", "preempted_for_higher", 3},
+        BrokenRule{"lease-counted-out", "stateful_task_never_twice", 3, "all", 28},
+        BrokenRule{"restarts-wait-for-the-frozen", "restarts_wait_for_the_frozen", 3, "all", 170},
         BrokenRule{"kill-before-next-generation", "stateful_task_never_twice", 3}, BrokenRule{"lost-host-rests", "lost_host_rests", 3},
-        BrokenRule{"report-of-its-host", "reports_of_its_host", 3},
+        BrokenRule{"report-of-its-host", "reports_of_its_host", 3, "all", 14},
         BrokenRule{"frozen-costs-nothing", "frozen_costs_nothing", 3, "all", 45},
         BrokenRule{"consequence-costs-nothing", "consequences_cost_nothing", 3},
-        BrokenRule{"unknown-entry-stops", "copies_equal", 3, "all", 1, "", false}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
+        BrokenRule{"unknown-entry-stops", "copies_equal", 3, "all", 162, "", false}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
         BrokenRule{"grows-into-room", "grows_into_room", 3, "host-away", 100},
         BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
-        BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 250},
+        BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 259},
         BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 195},
-        BrokenRule{"never-fits-is-true", "every_job_progresses", 3}, BrokenRule{"lists-as-of-now", "ledger_linearisable"},
+        BrokenRule{"never-fits-is-true", "every_job_progresses", 3, "all", 18}, BrokenRule{"lists-as-of-now", "ledger_linearisable"},
         BrokenRule{"ack-after-commit", "ledger_linearisable", 3}),
     [](const auto& param) {
       std::string name = std::string(param.param.rule) + "_by_" + param.param.invariant;
