@@ -278,9 +278,9 @@ struct LaunchHeader {
   uint32_t rank_count = 0;
   uint32_t rank_env_count = 0;
   uint32_t rank_env_offset = 0;
-  uint32_t target = 0;        // index in argv of the first argument that a standby is given; 0: none can run it. From here on: version 7
-  uint32_t error_offset = 0;  // "NAME=" and the beginning of a path, which ends with ATTEMPT.RANK in each process; 0: none
-  uint32_t reserved3 = 0;
+  uint32_t target = 0;         // index in argv of the first argument that a standby is given; 0: none can run it. From here on: version 7
+  uint32_t error_offset = 0;   // "NAME=" and the beginning of a path, which ends with ATTEMPT.RANK in each process; 0: none
+  uint32_t head_start_ms = 0;  // the other ranks begin so much later than the first, unless that one was a standby. Version 8
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
 static_assert(sizeof(LaunchHeader) == 448);

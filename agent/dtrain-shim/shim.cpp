@@ -75,7 +75,7 @@ int Shim::timeout_ms() const {
   int64_t due = INT64_MAX;
   for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_, notify_.flooded_until()})
     if (candidate != 0 && candidate < due) due = candidate;
-  if (starts_more()) return 0;
+  if (may_start() && more_to_start() && ranks_due_ < due) due = ranks_due_;
   if (due == INT64_MAX) return -1;
   const int64_t left = due - boot_ns();
   return left <= 0 ? 0 : static_cast<int>((left + kMillisecond - 1) / kMillisecond);
@@ -227,6 +227,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
     reply.error = start.error;
     return Outcome::failed;
   }
+  ranks_due_ = start.warm ? 0 : boot_ns() + launch_.header.head_start_ms * kMillisecond;
   record_.attempt = attempt;
   record_.phase = static_cast<uint8_t>(Phase::running);
   record_.step = start.step;

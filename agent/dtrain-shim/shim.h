@@ -150,6 +150,7 @@ class Shim {
 
   uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
+  int64_t ranks_due_ = 0;      // the other ranks begin then
   uint32_t last_process_ = 0;  // the one whose end was the attempt's
   uint32_t blamed_ = 0;        // the one that stood still or was silent when the attempt was killed; kMostRanks: none
   bool childless_ = true;      // the newest wait found no child at all

@@ -16,7 +16,7 @@ ProcessStart Shim::start_process() {
 
 // The other ranks start one in each turn, so that the lease, an order and the end of an earlier one are never waited for longer than one
 // start takes. A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
-bool Shim::starts_more() const { return may_start() && more_to_start(); }
+bool Shim::starts_more() const { return may_start() && more_to_start() && boot_ns() >= ranks_due_; }
 
 bool Shim::may_start() const { return runs() && !stands_still() && (!lease_ || lease_->phase() == task::Lease::Phase::running); }
 

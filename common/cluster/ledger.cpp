@@ -162,7 +162,8 @@ Applied Ledger::apply_begin(const BeginGeneration& c, bool extend, WallTime wall
       next.exit_attempt = before.exit_attempt;
       next.exit = before.exit;
       next.started = before.started;
-      next.completed = before.completed;
+      const bool again = !extend && begins_with_its_gang(job, place.task, state_.version) && broken_rule != "gang-begins-whole";
+      next.completed = before.completed && !again;
       next.given_up = before.given_up;
       if (before.given_up) next.reason = before.reason;
       next.consecutive_failures = before.consecutive_failures;

@@ -7,7 +7,7 @@
 namespace dtrain::cluster {
 namespace {
 
-Sizes fewest(const JobRecord& job, bool waited, bool in_parts) {
+Sizes fewest(const JobRecord& job, bool waited, bool in_parts, std::uint32_t version) {
   Sizes sizes;
   for (const auto& [name, role] : job.spec.roles) {
     // A spec that was never validated may have no minimum.
@@ -16,7 +16,8 @@ Sizes fewest(const JobRecord& job, bool waited, bool in_parts) {
     sizes[name] = waited || in_parts ? std::min(least, role.replicas) : role.replicas;
   }
   for (const auto& [id, t] : job.tasks)
-    if (const auto size = sizes.find(id.role); size != sizes.end() && (t.completed || t.given_up))
+    if (const auto size = sizes.find(id.role);
+        size != sizes.end() && ((t.completed && !begins_with_its_gang(job, id, version)) || t.given_up))
       size->second = std::max(size->second, id.index + 1);
   std::erase_if(sizes, [&](const auto& size) { return size.second >= wanted_replicas(job, size.first); });
   return sizes;
@@ -48,11 +49,15 @@ std::vector<TaskId> whole_tasks(const JobRecord& job) {
   return tasks;
 }
 
+bool begins_with_its_gang(const JobRecord& job, const TaskId& task, std::uint32_t version) {
+  return version >= 3 && job::is_collective(job.spec) && job::is_rank_role(job.spec, task.role);
+}
+
 bool begins_in_parts(const JobRecord& job, std::uint32_t version) { return !job.spec.policy.gang && version >= 2; }
 
 Sizes fewest_tasks(const JobRecord& job, bool waited, std::uint32_t version) {
   const bool in_parts = begins_in_parts(job, version);
-  return in_parts || goes_on(job) ? fewest(job, waited, in_parts) : Sizes{};
+  return in_parts || goes_on(job) ? fewest(job, waited, in_parts, version) : Sizes{};
 }
 
 bool may_shrink(const JobRecord& job, std::uint32_t version) {

@@ -18,10 +18,14 @@ std::uint32_t wanted_replicas(const JobRecord& job, const std::string& role);
 job::JobSpec whole_spec(const JobRecord& job);
 std::vector<TaskId> whole_tasks(const JobRecord& job);
 
+// A rank that has completed is part of its gang's next generation, whose ranks would wait for it. Before version 3 it was left out, and
+// they waited for ever.
+bool begins_with_its_gang(const JobRecord& job, const TaskId& task, std::uint32_t version);
+
 // The fewest tasks with which its next generation may begin, of the roles where that is less than what is wanted. None: it is
 // whole or it waits. A run begins whole; who made room for another goes on as it was. Sizes with which it ran already are tried at
-// once, smaller ones once it has `waited` for room. What has completed, or was given up, is never left out: it would be run again
-// when the job grows. `version`: of the ledger, here and below.
+// once, smaller ones once it has `waited` for room. What was given up, or has completed for good, is never left out: it would be
+// run again when the job grows. `version`: of the ledger, here and below.
 Sizes fewest_tasks(const JobRecord& job, bool waited, std::uint32_t version);
 // True if waiting would allow fewer tasks.
 bool may_shrink(const JobRecord& job, std::uint32_t version);

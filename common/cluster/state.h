@@ -65,7 +65,7 @@ struct TaskRecord {
   std::optional<job::Exit> exit;
   bool reached_running = false;  // in this generation
   bool ready = false;            // READY=1, in this generation
-  bool completed = false;        // succeeded for good: never run again, also not in later generations
+  bool completed = false;        // succeeded for good: not run again in later generations, except with its gang
   bool ended = false;            // the host reported that nothing of this assignment runs or will run
   bool lost = false;             // ended because its host is away or drained (HostLost, MoveJob); a place elsewhere is wanted
   bool moving = false;           // being stopped, to begin on another host (MoveJob)

@@ -35,6 +35,10 @@ struct LauncherOptions {
 constexpr std::array kTold{LauncherOptions{"accelerate", {"--num_machines", "--config_file"}},
                            LauncherOptions{"deepspeed", {"--hostfile", "-H"}}};
 
+// A rank that is refused by rank 0, which does not listen yet, sleeps for a second (tryConnect in torch/csrc/distributed/c10d/socket.cpp).
+// Ranks that begin at once meet in any order; so far apart they keep it on most hosts (docs/decisions/0016).
+constexpr Duration kHeadStart = 100ms;
+
 // Nobody waits for the master to run: the ranks wait for each other.
 constexpr auto kPytorchRoles = with_node(ranks_start_together(kUsualRoles));
 
@@ -202,6 +206,7 @@ const FrameworkRules kPytorch{.roles = kPytorchRoles,
                               .ranks = ranks_of_rank_role,
                               .ranks_in_tasks = true,
                               .warm = true,
+                              .head_start = kHeadStart,
                               .error_file = "TORCHELASTIC_ERROR_FILE",
                               .check = check_pytorch,
                               .warn = warn_pytorch};

@@ -61,7 +61,7 @@ constexpr std::string_view kNodeRules[] = {
     "elsewhere-waits-for-the-frozen", "frozen-costs-nothing", "unknown-entry-stops", "version-of-all", "consequence-costs-nothing",
     "epoch-fence", "unheard-host-keeps", "drained-gets-nothing", "victims-have-lower-priority", "preempted-costs-nothing",
     "never-fits-is-true", "deleted-gives-its-name", "fetched-is-staged", "copied-is-staged", "own-copy-is-verified", "newest-is-waited-for",
-    "restore-by-lineage", "grows-into-room", "prolog-first", "epilog-last"};
+    "restore-by-lineage", "grows-into-room", "gang-begins-whole", "prolog-first", "epilog-last"};
 
 // Hosts that are given tasks: those with a copy of the ledger.
 std::uint32_t placeable(std::size_t hosts) { return static_cast<std::uint32_t>(std::min(hosts, wire::kMostVoters + wire::kMostLearners)); }

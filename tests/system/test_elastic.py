@@ -30,7 +30,7 @@ class Elastic(test_hosts.Hosts):
             meet()
             def save():
                 path, data = os.path.join(checkpoints, "step-%d" % done), b"%d" % done
-                os.mkdir(path + ".tmp")
+                os.makedirs(path + ".tmp", exist_ok=True)  # one that was halted while it saved has left its own
                 with open(path + ".tmp/w", "wb") as file: file.write(data)
                 with open(path + ".tmp/MANIFEST.json", "w") as file:
                     json.dump({"version": 1, "step": done, "files": [

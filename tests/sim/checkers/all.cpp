@@ -4,10 +4,26 @@ namespace dtrain::sim {
 
 CheckerList all_checkers(WorldView& world) {
   CheckerList list;
-  for (const auto make : {acknowledged_submit_never_lost, budgets_respected, completed_task_never_rerun, consequences_cost_nothing,
-                          copies_equal, drained_gets_nothing, enough_tasks, every_job_progresses, frozen_costs_nothing, grows_into_room,
-                          ledger_linearisable, lost_host_rests, moves_wait_for_the_frozen, preempted_for_higher, reads_what_it_knows,
-                          reports_of_its_host, restore_choice, start_order, stateful_task_never_twice})
+  for (const auto make : {acknowledged_submit_never_lost,
+                          budgets_respected,
+                          completed_task_never_rerun,
+                          consequences_cost_nothing,
+                          copies_equal,
+                          drained_gets_nothing,
+                          enough_tasks,
+                          every_job_progresses,
+                          frozen_costs_nothing,
+                          gang_begins_whole,
+                          grows_into_room,
+                          ledger_linearisable,
+                          lost_host_rests,
+                          moves_wait_for_the_frozen,
+                          preempted_for_higher,
+                          reads_what_it_knows,
+                          reports_of_its_host,
+                          restore_choice,
+                          start_order,
+                          stateful_task_never_twice})
     list.push_back(make(world));
   return list;
 }

@@ -16,6 +16,7 @@ std::unique_ptr<Checker> drained_gets_nothing(WorldView& world);
 std::unique_ptr<Checker> enough_tasks(WorldView& world);
 std::unique_ptr<Checker> every_job_progresses(WorldView& world);
 std::unique_ptr<Checker> frozen_costs_nothing(WorldView& world);
+std::unique_ptr<Checker> gang_begins_whole(WorldView& world);
 std::unique_ptr<Checker> grows_into_room(WorldView& world);
 std::unique_ptr<Checker> ledger_linearisable(WorldView& world);
 std::unique_ptr<Checker> lost_host_rests(WorldView& world);

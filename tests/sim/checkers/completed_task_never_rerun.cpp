@@ -1,5 +1,5 @@
 // A task that exited 0 by itself is complete: it never runs again, in no later generation and after no crash, unless
-// its role restarts always or a user asked for it.
+// its role restarts always, a user asked for it, or it is a rank whose gang begins again.
 #include <algorithm>
 
 #include "tests/sim/attempt_ledger.h"
@@ -36,7 +36,10 @@ class CompletedTaskNeverRerun final : public Checker {
     const KnownJob* job = world_.book().find(id.job);
     const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0 || preempted(id.job));
     const bool asked = job != nullptr && asked_again(*job, id.task, done->second.at);
-    if (lost || asked || unheard_of(done->second, shim) || lost_unheard(done->second, id)) {
+    const job::JobSpec* spec = world_.book().spec_of(id.job);
+    const bool with_gang =
+        spec != nullptr && id.generation > done->second.generation && job::is_collective(*spec) && job::is_rank_role(*spec, id.task.role);
+    if (lost || asked || with_gang || unheard_of(done->second, shim) || lost_unheard(done->second, id)) {
       completed_.erase(done);
       return;
     }

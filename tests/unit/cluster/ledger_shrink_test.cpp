@@ -183,6 +183,19 @@ TEST_F(LedgerShrink, WhatHasCompletedIsNotLeftOut) {
   EXPECT_EQ(fewest_tasks(job(id), true, version()), (Sizes{{"worker", 3}})) << "it would be run again when the job grows";
 }
 
+// Which begins again with the others: how many they are is up to the room that there is.
+TEST_F(LedgerShrink, ARankThatHasCompletedMayBeLeftOut) {
+  ASSERT_TRUE(apply(CommandType::raise_version, RaiseVersion{3}).status);
+  job::JobSpec spec = gang(4, 2);
+  spec.policy.collective = true;
+  const JobId id = submit(spec);
+  run(id);
+  auto o = seen(id, {"worker", 3}, TaskState::succeeded);
+  o.ended = true;
+  report({o});
+  EXPECT_EQ(fewest_tasks(job(id), true, version()), (Sizes{{"worker", 2}}));
+}
+
 TEST_F(LedgerShrink, WhatAUserScalesToIsWantedFromThenOn) {
   const auto to = [](std::uint32_t n) {
     static std::uint32_t wanted;

@@ -45,6 +45,31 @@ class Ranks : public ShimWorld {
   }
 };
 
+// The kernel knows when each began, in hundredths of a second.
+TEST_F(Ranks, TheFirstHasItsHeadStart) {
+  task::ShimSpec spec = ranks(3, "set -- $(cat /proc/$$/stat); echo ${22}");
+  spec.head_start = 300ms;
+  EXPECT_TRUE(run(spec).success());
+  const long first = std::stol(log_of(0));
+  for (const std::uint32_t rank : {1u, 2u}) EXPECT_GE(std::stol(log_of(rank)) - first, 29) << rank;
+}
+
+TEST_F(Ranks, WhoFailsInItsHeadStartIsAlone) {
+  task::ShimSpec spec = ranks(2, "echo began; [ $R = 1 ] || exit 5");
+  spec.head_start = 60s;
+  const task::Exit exit = run(spec);
+  EXPECT_EQ(exit.code, 5);
+  EXPECT_EQ(exit.rank, 1u);
+  EXPECT_EQ(log_of(1), "");
+}
+
+TEST_F(Ranks, WhoIsDoneInItsHeadStartIsFollowed) {
+  task::ShimSpec spec = ranks(2, "echo began");
+  spec.head_start = 300ms;
+  EXPECT_TRUE(run(spec).success());
+  EXPECT_EQ(log_of(1), "began\n");
+}
+
 TEST_F(Ranks, EachFindsItsVariablesAndHasALogOfItsOwn) {
   const task::Exit exit = run(ranks(3, "echo $R $N $DTRAIN_ATTEMPT; echo err $R >&2; env | grep -c ^R="));
   EXPECT_TRUE(exit.success());

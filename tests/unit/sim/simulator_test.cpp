@@ -291,6 +291,7 @@ INSTANTIATE_TEST_SUITE_P(
         BrokenRule{"consequence-costs-nothing", "consequences_cost_nothing", 3},
         BrokenRule{"unknown-entry-stops", "copies_equal", 3, "all", 162, "", false}, BrokenRule{"version-of-all", "reads_what_it_knows", 3},
         BrokenRule{"grows-into-room", "grows_into_room", 3, "host-away", 100},
+        BrokenRule{"gang-begins-whole", "gang_begins_whole", 3, "all", 8},
         BrokenRule{"epoch-fence", "grants_are_of_the_newest", 3, "all", 115},
         BrokenRule{"elsewhere-waits-for-the-frozen", "moves_wait_for_the_frozen", 5, "isolate,partition,reboot,agent-kill", 259},
         BrokenRule{"unheard-host-keeps", "stateful_task_never_twice", 3, "quorum-lost,agent-kill,partition,isolate,task-kill", 195},
