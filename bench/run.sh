@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures this tree beside other programs: one JSON line per figure on stdout, everything else on stderr.
 #   bench/run.sh [--quick] [NAME...]     restart recovery submit storm agent_kill idle net_attack launch launch_systemd failover gang
-#                                        placement host_loss discovery verify; none named: all of these
+#                                        placement host_loss discovery verify standby; none named: all of these
 #   bench/run.sh [--quick] membership    agents beside serf in clusters of 8 to 128: hours; without --quick docs/ gets the
 #                                        samples and the plot (membership.py has more options)
 # Builds the release programs into build/ unless DTRAIN_BIN names others. Peers that are missing are installed.
@@ -11,7 +11,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usual=(restart recovery gang submit storm agent_kill idle net_attack launch launch_systemd failover placement host_loss discovery verify)
+usual=(restart recovery gang submit storm agent_kill idle net_attack launch launch_systemd failover placement host_loss discovery
+       verify standby)
 known=("${usual[@]}" membership)
 quick=()
 names=()

@@ -1,9 +1,12 @@
 #!/usr/bin/python3
-"""Deep verification of a checkpoint of torch.save (`dtrainctl verify`), beside reading the same file alone (dd).
+"""Deep verification (`dtrainctl verify`) of checkpoints that are one large file, beside reading the same file alone (dd): of torch.save
+(CRC-32), with a manifest (SHA-256), and of safetensors (which have no checksum).
 
 In turns, each a process of its own: from the disk (the file's pages are dropped before), and from the page cache, where neither waits for
 a disk and the work for each byte is compared. Processor time beside elapsed time, since the latter also depends on what else runs.
 """
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +15,7 @@ import time
 import common
 from common import need, report
 
-WRITER = "import sys, torch; torch.save({'w': torch.randint(0, 256, (int(sys.argv[2]) << 20,), dtype=torch.uint8)}, sys.argv[1])"
+TORCH = "import sys, torch; torch.save({'w': torch.randint(0, 256, (int(sys.argv[2]) << 20,), dtype=torch.uint8)}, sys.argv[1])"
 
 
 def measured(command):
@@ -35,11 +38,45 @@ def forget(path):
         os.close(file)
 
 
+def write_torch(bench, mib):
+    path = bench.path("ckpt_1.pt")
+    subprocess.run(["/usr/bin/python3", "-c", TORCH, path, str(mib)], check=True)
+    return path, path
+
+
+def write_manifest(bench, mib):
+    size, sha = mib << 20, hashlib.sha256()
+    path = bench.path("step-1", "weights")
+    os.makedirs(os.path.dirname(path))
+    with open(path, "wb") as file:
+        for _ in range(mib):
+            block = os.urandom(1 << 20)
+            sha.update(block)
+            file.write(block)
+    file = {"name": "weights", "size": size, "sha256": sha.hexdigest()}
+    return bench.write("step-1/MANIFEST.json", json.dumps({"version": 1, "step": 1, "files": [file]})), path
+
+
+def write_safetensors(bench, mib):
+    size, path = mib << 20, bench.path("model_step_1.safetensors")
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    with open(path, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for _ in range(mib):
+            file.write(os.urandom(1 << 20))
+    return path, path
+
+
 def measure(bench, options):
     common.need_packages("python3-torch")
-    path = bench.path("ckpt_1.pt")
-    subprocess.run(["/usr/bin/python3", "-c", WRITER, path, str(options.mib)], check=True)
-    sides = {"verify": [os.path.join(common.harness.BIN, "dtrainctl"), "verify", path],
+    for what, write in (("torch.save", write_torch), ("manifest", write_manifest), ("safetensors", write_safetensors)):
+        checkpoint, path = write(bench, options.mib)
+        compare(what, checkpoint, path, options)
+        os.unlink(path)
+
+
+def compare(what, checkpoint, path, options):
+    sides = {"verify": [os.path.join(common.harness.BIN, "dtrainctl"), "verify", checkpoint],
              "dd": ["dd", "if=" + path, "of=/dev/null", "bs=1M"]}
     for place in ("the disk", "the page cache"):
         samples = {name: [] for name in sides}
@@ -49,8 +86,8 @@ def measure(bench, options):
                 if place == "the disk":
                     forget(path)
                 samples[name].append(measured(sides[name]))
-        for index, what in enumerate(("elapsed", "processor time")):
-            report("verify", "torch.save, %d MiB from %s: %s" % (options.mib, place, what), "ms",
+        for index, kind in enumerate(("elapsed", "processor time")):
+            report("verify", "%s, %d MiB from %s: %s" % (what, options.mib, place, kind), "ms",
                    [pair[index] for pair in samples["verify"]], "dd", [pair[index] for pair in samples["dd"]])
 
 

@@ -10,8 +10,8 @@ namespace dtrain::daemon {
 
 namespace {
 
-Result<store::CheckpointSource> open_source(const transfer::CheckpointInfo& info) {
-  auto opened = store::CheckpointSource::open(info);
+Result<store::CheckpointSource> open_source(const transfer::CheckpointInfo& info, const std::string& below) {
+  auto opened = store::CheckpointSource::open(info, below);
   if (!opened) return opened;
   const std::size_t bytes = wire::encode(wire::CheckpointFiles{opened->files()}).size();
   if (bytes <= kCheckpointListBytes) return opened;
@@ -25,6 +25,7 @@ Result<store::CheckpointSource> open_source(const transfer::CheckpointInfo& info
 struct CheckpointStreams::Source {
   transfer::CheckpointInfo info;
   task::User user;
+  std::string below;
   std::optional<store::CheckpointSource> opened;
 };
 
@@ -48,6 +49,7 @@ void CheckpointStreams::open(const node::SendCheckpoint& effect) {
   stream->second.source = std::make_shared<Source>();
   stream->second.source->info = effect.info;
   stream->second.source->user = effect.user;
+  stream->second.source->below = effect.below;
   read(effect.connection, stream->second);
 }
 
@@ -69,7 +71,7 @@ void CheckpointStreams::read(node::ConnectionId connection, Stream& stream) {
     } else {
       Status there;
       if (!source->opened) {
-        auto opened = open_source(source->info);
+        auto opened = open_source(source->info, source->below);
         if (opened) source->opened.emplace(std::move(*opened));
         else there = fail(opened.error());
       }

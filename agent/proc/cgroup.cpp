@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <sstream>
@@ -110,6 +111,15 @@ bool has_word(const std::string& path, const std::string& word) {
   for (std::string w; words >> w;)
     if (w == word) return true;
   return false;
+}
+
+// The number that a file holds, or that follows a name in it. nullopt: it says "max", or cannot be read.
+std::optional<std::uint64_t> number_after(const std::string& path, const std::string& name = "") {
+  std::istringstream words(read_small_file(path).value_or(""));
+  std::string word;
+  while (!name.empty() && words >> word && word != name) continue;
+  std::uint64_t number = 0;
+  return words >> number ? std::optional(number) : std::nullopt;
 }
 
 tl::unexpected<Error> io_error(const std::string& what) {
@@ -230,6 +240,24 @@ std::string cgroup_name_of(const std::string& tasks_dir) {
   struct stat info {};
   if (::stat(tasks_dir.c_str(), &info) != 0) return "";
   return "dtrain-" + std::to_string(info.st_dev) + "-" + std::to_string(info.st_ino);
+}
+
+std::optional<std::uint64_t> memory_left(const std::string& directory) {
+  struct Names {
+    const char *limit, *used, *idle, *active;
+  };
+  constexpr Names kNames[] = {{"/memory.max", "/memory.current", "inactive_file", "active_file"},
+                              {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file", "total_active_file"}};
+  std::optional<std::uint64_t> least;
+  for (std::string at = directory; at.size() > 1; at.resize(at.rfind('/')))
+    for (const auto& [limit, used, idle, active] : kNames) {
+      const auto most = number_after(at + limit), now = number_after(at + used);
+      if (!most || !now) continue;
+      const std::string stat = at + "/memory.stat";
+      const std::uint64_t cache = number_after(stat, idle).value_or(0) + number_after(stat, active).value_or(0);
+      least = std::min(least.value_or(*most), *most - std::min(*most, *now - std::min(*now, cache)));
+    }
+  return least;
 }
 
 void cgroup_kill(const std::string& cgroup) {

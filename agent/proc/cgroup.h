@@ -68,6 +68,10 @@ class ProcessCgroups {
 // groups alike in all hierarchies. nullopt: there is no such hierarchy.
 std::optional<std::string> same_cgroup(const std::string& unified, const std::string& controller);
 
+// Bytes that one more process in that directory of a hierarchy could have: what the limits of memory there and above leave. The cache of
+// files counts as free. nullopt: there is no limit.
+std::optional<std::uint64_t> memory_left(const std::string& directory);
+
 // For one assignment's v2 cgroup; "" does nothing.
 void cgroup_kill(const std::string& cgroup);       // every process in it and below
 bool cgroup_populated(const std::string& cgroup);  // false also where it does not exist

@@ -30,13 +30,25 @@ constexpr std::size_t kSpecBytes = 8 << 20;
 task::StandbyPlan::Key key_of(const AssignmentId& id) { return {id.job, id.task}; }
 
 // Bytes that could be had without swapping; nullopt: not known.
-std::optional<std::uint64_t> available_memory() {
+std::optional<std::uint64_t> available_on_host() {
   std::istringstream lines(read_small_file("/proc/meminfo").value_or(""));
   std::string name;
   std::uint64_t kib = 0;
   for (std::string line; std::getline(lines, line);)
     if (std::istringstream words(line); words >> name >> kib && name == "MemAvailable:") return kib << 10;
   return std::nullopt;
+}
+
+// The same for what is to wait beside such a task, in the same groups: of a container, or of all tasks (dtrain.slice).
+std::optional<std::uint64_t> available_beside(const LaunchFile& task) {
+  auto least = available_on_host();
+  const ProcessCgroups agent("self");  // whose groups a task shares where it has none
+  const auto group = [&](const std::string& of_task, const char* controller) {
+    return of_task.empty() ? agent.in(controller).value_or("") : of_task.substr(0, of_task.rfind('/'));
+  };
+  for (const std::string& directory : {group(task.cgroup, ""), group(task.memory_cgroup, "memory")})
+    if (const auto left = memory_left(directory)) least = std::min(least.value_or(*left), *left);
+  return least;
 }
 
 // Whether what was prepared for the one can run the other: interpreter, options and target, user, and the place on the host.
@@ -279,7 +291,8 @@ void Standbys::bury(Ending& ending, Instant now) {
 void Standbys::pass_time(Instant now) {
   using Act = task::StandbyPlan::Act;
   const bool due = now >= plan_.deadline();
-  for (const auto& [key, act, cause] : due ? plan_.steps(now, available_memory()) : std::vector<task::StandbyPlan::Step>()) {
+  const auto memory = [this] { return entries_.empty() ? available_on_host() : available_beside(entries_.begin()->second.task); };
+  for (const auto& [key, act, cause] : due ? plan_.steps(now, memory()) : std::vector<task::StandbyPlan::Step>()) {
     Entry& entry = entries_.at(key);
     if (act == Act::give_up) {
       fail(entry, cause, now);

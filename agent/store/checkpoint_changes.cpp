@@ -69,7 +69,10 @@ class Change {
 
   // Opens the directory and makes sure that it still holds the intended checkpoint.
   Result<std::string> open() {
-    auto opened = open_directory_below(checkpoint_dir_, place_of_files(info_).directory);
+    // Of a checkpoint elsewhere the last component at least is no link, either.
+    const std::string place = place_of_files(info_).directory;
+    const bool own = place == checkpoint_dir_ || (!checkpoint_dir_.empty() && place.starts_with(checkpoint_dir_ + "/"));
+    auto opened = open_directory_below(own ? checkpoint_dir_ : split_path(place).first, place);
     if (!opened) return no(opened.error());
     directory_ = std::move(*opened);
     contents_ = contents_file(directory_, format_, base_);

@@ -41,14 +41,16 @@ Result<UniqueFd> open_home(const std::string& path) {
 
 // ---------------------------------------------------------------- where it is
 
-Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& info) {
+Result<CheckpointSource> CheckpointSource::open(const transfer::CheckpointInfo& info, const std::string& below) {
   const auto could_not = [&](ErrorCode code, const std::string& cause) {
     return fail(code, "could not send checkpoint " + info.path + ": " + cause);
   };
   const transfer::Format& format = transfer::format_of(info.format);
   const FilesPlace place = place_of_files(info);
   CheckpointSource source;
-  auto directory = open_directory(place.directory);
+  auto directory = open_directory_below(below, place.directory);
+  if (!directory && directory.error().code == ErrorCode::damaged)
+    return could_not(ErrorCode::not_found, "a link or a file is in its way: " + directory.error().message);
   if (!directory) return could_not(directory.error().code, directory.error().message);
   source.directory_ = std::move(*directory);
   const auto table = open_contents(source.directory_, info, place.base);
@@ -235,7 +237,7 @@ Result<bool> CheckpointTarget::finish(std::uint64_t budget) {
     transfer::CheckpointInfo copy = info_;
     copy.place = 0;  // of these files nothing is known
     copy.path = home_ + "/" + temporary_ + (format_.directory ? "" : "/" + base_);
-    auto begun = Verification::begin(copy);
+    auto begun = Verification::begin(copy, home_);
     if (!begun && begun.error().code == ErrorCode::io) return failed_here(begun.error());
     if (!begun) return damaged(begun.error().message);
     verification_ = std::move(*begun);

@@ -21,7 +21,8 @@ using CopiedFiles = std::vector<wire::CheckpointFiles::File>;
 // Reads a checkpoint. Error{not_found}: it is not there, or another one has its name; limit: more files than node::kCopiedFiles.
 class CheckpointSource {
  public:
-  static Result<CheckpointSource> open(const transfer::CheckpointInfo& info);
+  // `below`: as of open_directory_below(), on the way to the checkpoint.
+  static Result<CheckpointSource> open(const transfer::CheckpointInfo& info, const std::string& below);
   const CopiedFiles& files() const { return files_; }
   std::uint64_t size() const { return size_; }
   // Returns fewer bytes than `most` only at the end. Error{unavailable}: a file became shorter meanwhile.

@@ -46,13 +46,27 @@ Result<UniqueFd> open_parent(const UniqueFd& directory, const std::string& relat
   return open_beneath(directory, slash == relative.npos ? "" : relative.substr(0, slash));
 }
 
-// What openat2() does, on a kernel that has none or in a container that refuses what it does not know. `relative` has no "..".
-Result<UniqueFd> walk_beneath(const UniqueFd& directory, std::string_view relative) {
+// A directory, by rules that only openat2() has. ENOSYS: the kernel has no such call, or a container refuses what it does not know.
+UniqueFd open_by_rules(int at, const std::string& path, std::uint64_t rules) {
+  open_how how{};
+  how.flags = kDirectoryFlags;
+  how.resolve = rules;
+  UniqueFd directory(static_cast<int>(::syscall(SYS_openat2, at, path.c_str(), &how, sizeof(how))));
+  if (!directory && errno == EPERM) errno = ENOSYS;
+  return directory;
+}
+
+bool leads_out(const std::string& relative) { return ("/" + relative + "/").find("/../") != std::string::npos; }
+
+// One component after the other, following no link; with `make`, those that are missing are made.
+Result<UniqueFd> walk(const UniqueFd& directory, std::string_view relative, bool make) {
   auto walked = open_directory_at(directory, ".");
   while (walked && !relative.empty()) {
-    const std::string_view name = relative.substr(0, relative.find('/'));
+    const std::string name(relative.substr(0, relative.find('/')));
     relative.remove_prefix(std::min(relative.size(), name.size() + 1));
-    if (!name.empty()) walked = open_directory_at(*walked, std::string(name));
+    if (name.empty()) continue;
+    if (make && ::mkdirat(walked->get(), name.c_str(), kPrivateDirectory) != 0 && errno != EEXIST) return no(name, errno);
+    walked = open_directory_at(*walked, name);
   }
   return walked;
 }
@@ -120,31 +134,24 @@ Error system_error(std::string_view path, int error_number) {
 // The kernel lets a process follow the links of its own /proc/PID/fd and cwd whatever its rights are, so that a path through them would
 // lead into directories that another user's work keeps open here. Before Linux 5.6 this cannot be asked for.
 Result<UniqueFd> open_directory(const std::string& path) {
-  open_how how{};
-  how.flags = kDirectoryFlags;
-  how.resolve = RESOLVE_NO_MAGICLINKS;
-  UniqueFd directory(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof(how))));
+  UniqueFd directory = open_by_rules(AT_FDCWD, path, RESOLVE_NO_MAGICLINKS);
   if (!directory && errno == ENOSYS) directory = UniqueFd(::open(path.c_str(), kDirectoryFlags));
   if (!directory) return no(path, errno);
   return directory;
 }
 
 Result<UniqueFd> open_directory_below(const std::string& top, const std::string& path) {
-  const bool below = !top.empty() && path.size() > top.size() && path.starts_with(top) && path[top.size()] == '/';
-  const auto [parent, last] = split_path(path);
-  auto directory = open_directory(path == top ? path : below ? top : parent);
-  if (!directory || path == top) return directory;
-  return open_beneath(*directory, below ? path.substr(top.size() + 1) : last);
+  const std::string prefix = top.ends_with('/') ? top : top + "/";
+  if (top.empty() || !path.starts_with(prefix)) return open_directory(path);
+  const auto directory = open_directory(top);
+  if (!directory) return fail(directory.error());
+  return open_beneath(*directory, path.substr(std::min(path.find_first_not_of('/', prefix.size()), path.size())));
 }
 
 Result<UniqueFd> open_beneath(const UniqueFd& directory, const std::string& relative) {
-  if (("/" + relative + "/").find("/../") != std::string::npos) return wrong(relative, "not below its directory");
-  open_how how{};
-  how.flags = kDirectoryFlags;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  const char* path = relative.empty() ? "." : relative.c_str();
-  UniqueFd opened(static_cast<int>(::syscall(SYS_openat2, directory.get(), path, &how, sizeof(how))));
-  if (!opened && (errno == ENOSYS || errno == EPERM)) return walk_beneath(directory, relative);
+  if (leads_out(relative)) return wrong(relative, "not below its directory");
+  UniqueFd opened = open_by_rules(directory.get(), relative.empty() ? "." : relative, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+  if (!opened && errno == ENOSYS) return walk(directory, relative, false);
   if (!opened) return no(relative, errno);
   return opened;
 }
@@ -304,15 +311,8 @@ bool rename_new(const UniqueFd& from, const std::string& name, const UniqueFd& t
 }
 
 Result<UniqueFd> make_beneath(const UniqueFd& directory, const std::string& relative) {
-  auto walked = open_directory_at(directory, ".");
-  for (std::size_t start = 0; walked && start < relative.size();) {
-    const std::size_t end = std::min(relative.find('/', start), relative.size());
-    const std::string name = relative.substr(start, end - start);
-    if (::mkdirat(walked->get(), name.c_str(), kPrivateDirectory) != 0 && errno != EEXIST) return no(relative, errno);
-    walked = open_directory_at(*walked, name);
-    start = end + 1;
-  }
-  return walked;
+  if (leads_out(relative)) return wrong(relative, "not below its directory");
+  return walk(directory, relative, true);
 }
 
 std::string without_trailing_slashes(std::string_view path) {

@@ -33,7 +33,7 @@ Error system_error(std::string_view path, int error_number);
 
 // Follows symbolic links, but for those of /proc that lead to what a process has open: ELOOP.
 Result<UniqueFd> open_directory(const std::string& path);
-// Follows none below `top`; of a path elsewhere, not the last one. For what is changed, since others may write to a user's directory.
+// Follows none below `top`, since others may write to a user's directory. A path that is not below it is opened as by open_directory().
 Result<UniqueFd> open_directory_below(const std::string& top, const std::string& path);
 // The directory "a/b" below that one; "" and ".": itself. Follows no symbolic link, and never leads out.
 Result<UniqueFd> open_beneath(const UniqueFd& directory, const std::string& relative);

@@ -192,9 +192,10 @@ std::vector<FormatId> formats_of(const job::CheckpointSpec& spec) {
 }
 
 // spec.dir may be a checkpoint of one file, or the beginning of a checkpoint's file names; or a directory that was refused, for the reason.
-std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path, std::string* refused = nullptr) {
+std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::string& path, const std::string& below,
+                                   std::string* refused = nullptr) {
   const auto [parent, base] = split_path(path);
-  const auto directory = open_directory(parent);
+  const auto directory = open_directory_below(below, parent);
   std::vector<Candidate> found;
   if (!directory) return found;
   for (const FormatId id : formats_of(spec)) {
@@ -255,11 +256,11 @@ std::string of_all_formats(std::string (*say)(const Format&), const char* betwee
 
 }  // namespace
 
-Result<std::vector<Candidate>> look(const job::CheckpointSpec& spec) {
+Result<std::vector<Candidate>> look(const job::CheckpointSpec& spec, const std::string& below) {
   const std::string path = without_trailing_slashes(spec.dir);
-  const auto directory = open_directory(path);
+  const auto directory = open_directory_below(below, path);
   if (!directory) {
-    auto one = look_at_one(spec, path);
+    auto one = look_at_one(spec, path, below);
     if (!one.empty() || directory.error().code == ErrorCode::not_found) return one;
     return could_not_scan(path, directory.error());
   }
@@ -273,8 +274,8 @@ Result<std::vector<Candidate>> look(const job::CheckpointSpec& spec) {
   return scan.take();
 }
 
-Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& spec) {
-  auto candidates = look(spec);
+Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& spec, const std::string& below) {
+  auto candidates = look(spec, below);
   if (!candidates) return fail(candidates.error());
   std::vector<transfer::CheckpointInfo> found;
   found.reserve(candidates->size());
@@ -338,7 +339,7 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
     });
   if (!found || found->empty()) {
     std::string refused;
-    (void)look_at_one(spec, share.empty() ? target : share, &refused);
+    (void)look_at_one(spec, share.empty() ? target : share, "", &refused);
     if (!share.empty())
       return fail(ErrorCode::refused,
                   "could not verify " + share + ": this host has the files of only some of its ranks" +
@@ -351,7 +352,7 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
     return fail(ErrorCode::not_found, "could not verify " + path + ": no checkpoint is there",
                 "name " + of_all_formats([](const Format& f) { return std::string(f.named_as); }, ", ") + ", or a directory of such");
   std::vector<PathReport> reports;
-  for (const auto& info : *found) reports.push_back({info, verify(info)});
+  for (const auto& info : *found) reports.push_back({info, verify(info, target)});
   return reports;
 }
 

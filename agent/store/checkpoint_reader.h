@@ -22,11 +22,12 @@ inline constexpr std::size_t kScanCandidates = 4096;    // checkpoints in one di
 // that fails has complete = false and its defect. A directory that does not exist holds none.
 //
 // spec.dir is the directory; if it names a single checkpoint instead (a TensorFlow prefix, or a directory that itself
-// holds MANIFEST.json), that one is found. Error: the directory cannot be read, or holds too much.
-Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& spec);
+// holds MANIFEST.json), that one is found. `below`: as of open_directory_below(), on the way to it. Error: the directory cannot be read, or
+// holds too much.
+Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& spec, const std::string& below = "");
 
 // The same, with what a watcher needs to notice further changes.
-Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec);
+Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec, const std::string& below = "");
 
 // For a directory without checkpoints. Describes files that look like a framework's saved state, in the directory or one below, but have no
 // known format: their number, and the first of them; or a checkpoint that lacks the files of some ranks, which may lie on other hosts; "":

@@ -100,7 +100,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
     run<Answer>(
         [effect]() -> Answer {
           const auto rights = account::AsUser::enter(effect.user);
-          return rights ? store::scan(effect.spec) : fail(rights.error());
+          return rights ? store::scan(effect.spec, effect.below) : fail(rights.error());
         },
         [this, job = effect.job, token = effect.token](Answer found) {
           events_.push_back(node::CheckpointsScanned{job, token, std::move(found)});

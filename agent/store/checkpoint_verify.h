@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "common/base/result.h"
 #include "common/transfer/checkpoint.h"
@@ -16,7 +17,8 @@ namespace dtrain::store {
 // not be read; refused: a variant of the format that is not supported.
 class Verification {
  public:
-  static Result<Verification> begin(const transfer::CheckpointInfo& info);
+  // `below`: as of open_directory_below(), on the way to the checkpoint.
+  static Result<Verification> begin(const transfer::CheckpointInfo& info, const std::string& below);
   Verification(Verification&&) noexcept;
   Verification& operator=(Verification&&) noexcept;
   ~Verification();
@@ -31,6 +33,6 @@ class Verification {
 };
 
 // The whole of it at once.
-Status verify(const transfer::CheckpointInfo& info);
+Status verify(const transfer::CheckpointInfo& info, const std::string& below = "");
 
 }  // namespace dtrain::store

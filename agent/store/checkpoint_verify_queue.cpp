@@ -86,7 +86,7 @@ void VerificationQueue::run_slice(Running& running) {
     return;
   }
   if (!running.verification) {
-    auto begun = Verification::begin(running.effect.info);
+    auto begun = Verification::begin(running.effect.info, running.effect.below);
     if (!begun) {
       running.outcome.emplace(fail(begun.error()));
       return;

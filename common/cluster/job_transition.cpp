@@ -181,6 +181,7 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   task.pid = seen.pid;
   task.reason = seen.reason;
   cut(task.reason, limits::kReasonBytes);
+  task.process_stopped = seen.process_stopped;
   task.state = seen.state;
   task.ended = seen.ended;
   if (task.lease == 0ns && seen.lease > 0ns) task.leased = ledger_.state_.applied;

@@ -84,6 +84,7 @@ struct TaskRecord {
   bool lease_frozen = false;         // by its host's report
   Duration stood_still{0};           // by its host's report, see TaskObservation
   AttemptNumber spared_attempt = 0;  // newest attempt whose exit counts in no budget: its job stood still, or its host ended it
+  bool process_stopped = false;      // by its host's report, see TaskObservation
   template <class V>
   void fields(V& v) {
     v("place", place);
@@ -115,6 +116,7 @@ struct TaskRecord {
     v("lease_frozen", lease_frozen);
     v("stood_still", stood_still);
     v("spared_attempt", spared_attempt);
+    v("process_stopped", process_stopped, wire::Since{3});
   }
 };
 

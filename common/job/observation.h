@@ -41,6 +41,7 @@ struct TaskObservation {
   Duration stood_still{0};    // total time frozen for want of a lease in this assignment, up to the last thaw
   StandbyNews standby = StandbyNews::none;  // since the last observation
   std::string standby_cause = {};           // of its failure
+  bool process_stopped = false;             // it runs, but somebody stopped a process of it: `reason` says which
   std::string host_refused = {};  // after a failed staging: why this host refuses the job, though others may take it; "": it does not
   template <class V>
   void fields(V& v) {
@@ -64,6 +65,7 @@ struct TaskObservation {
     v("host_refused", host_refused);
     v("standby", standby, wire::Since{3});
     v("standby_cause", standby_cause, wire::Since{3});
+    v("process_stopped", process_stopped, wire::Since{3});
   }
 };
 

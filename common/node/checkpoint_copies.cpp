@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/node/checkpoint_requests.h"
 #include "common/node/host_capacities.h"
 #include "common/node/reply.h"
 
@@ -108,7 +109,7 @@ void CheckpointCopies::look(Copies::iterator it) {
   spec.dir = copy.info.path;
   copy.token = c_.tickets.give(this);
   copy.asked_at = c_.now.boot;
-  c_.emit(ScanCheckpoints{job->id, copy.token, std::move(spec), job->user});
+  c_.emit(ScanCheckpoints{job->id, copy.token, std::move(spec), job->user, read_below(*job, copy.info.path)});
 }
 
 void CheckpointCopies::scanned(const CheckpointsScanned& e) {
@@ -133,7 +134,7 @@ void CheckpointCopies::scanned(const CheckpointsScanned& e) {
   copy.own = *own;
   copy.token = c_.tickets.give(this);
   copy.asked_at = c_.now.boot;
-  c_.emit(VerifyCheckpoint{job->id, copy.token, *own, job->user});
+  c_.emit(verification(*job, copy.token, *own));
 }
 
 void CheckpointCopies::lacks(Copies::iterator it) {
@@ -384,7 +385,8 @@ void CheckpointCopies::send(const Request& e, const wire::GetCheckpointRequest& 
   auto info = wire::decode<transfer::CheckpointInfo>(q.info);
   if (job == nullptr || !job->spec.checkpoint || !info)
     return reply_error(c_, e.connection, e.request, {ErrorCode::invalid, "could not send a checkpoint: its job is not known here", ""});
-  c_.emit(SendCheckpoint{e.connection, e.request, std::move(*info), job->user, q.offset});
+  std::string below = read_below(*job, info->path);
+  c_.emit(SendCheckpoint{e.connection, e.request, std::move(*info), job->user, q.offset, std::move(below)});
 }
 
 }  // namespace dtrain::node

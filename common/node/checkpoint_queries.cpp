@@ -55,7 +55,7 @@ void CheckpointQueries::checkpoints(const Request& e, const wire::CheckpointsReq
 void CheckpointQueries::verify(Verification& v, const JobRecord& job, std::size_t view, const NodeId& host, transfer::CheckpointInfo info) {
   const std::uint64_t token = c_.tickets.give(this);
   v.awaited[token] = {view, host, info.is_share()};
-  requests_.verify(host, VerifyCheckpoint{job.id, token, std::move(info), job.user});
+  requests_.verify(host, verification(job, token, std::move(info)));
 }
 
 // A checkpoint that could not be read is not known to be damaged: its state stays as it was. Of shares every host's problem is told.

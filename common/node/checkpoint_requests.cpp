@@ -24,6 +24,16 @@ Duration limit_of(CheckpointAsk ask) {
 
 }  // namespace
 
+std::string read_below(const cluster::JobRecord& job, const std::string& path) {
+  if (!job.spec.checkpoint) return "";
+  return path == job.spec.checkpoint->restore ? path : job.spec.checkpoint->dir;
+}
+
+VerifyCheckpoint verification(const cluster::JobRecord& job, std::uint64_t token, transfer::CheckpointInfo info) {
+  std::string below = read_below(job, info.path);
+  return {job.id, token, std::move(info), job.user, std::move(below)};
+}
+
 // ---------------------------------------------------------------- this host asks
 
 void CheckpointRequests::scan(const NodeId& host, ScanCheckpoints effect) {
@@ -203,8 +213,8 @@ void CheckpointRequests::asked(const Request& e, const wire::CheckpointQuestion&
   auto info = wire::decode<transfer::CheckpointInfo>(q.info);
   if (!info) return refuse(ErrorCode::invalid, info.error().message);
   askers_[token] = {e.connection, e.request, q.ask == CheckpointAsk::quarantine ? 0 : job->id};
-  if (q.ask == CheckpointAsk::fetch) return copies_->fetch(q.dir, {job->id, token, std::move(*info), job->user});
-  if (q.ask == CheckpointAsk::verify) return c_.emit(VerifyCheckpoint{job->id, token, std::move(*info), job->user});
+  if (q.ask == CheckpointAsk::fetch) return copies_->fetch(q.dir, verification(*job, token, std::move(*info)));
+  if (q.ask == CheckpointAsk::verify) return c_.emit(verification(*job, token, std::move(*info)));
   c_.emit(QuarantineCheckpoint{job->id, token, std::move(*info), job->user, job->spec.checkpoint->dir});
 }
 

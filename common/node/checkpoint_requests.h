@@ -32,6 +32,11 @@ inline constexpr std::size_t kFoundBytes = 256 << 10;  // of a scan's answer: th
 // questions of other agents that are being answered here; a further one is refused
 inline constexpr std::size_t kQuestionsOfOthers = 256;
 
+// Below which directory no symbolic link is followed on the way to the checkpoint at `path`, when a host reads it: checkpoint.dir, which
+// others of a team may write to. The path that the job file itself names (restore) may be a link, or lead through some.
+std::string read_below(const cluster::JobRecord& job, const std::string& path);
+VerifyCheckpoint verification(const cluster::JobRecord& job, std::uint64_t token, transfer::CheckpointInfo info);
+
 class CheckpointRequests final : public Part {
  public:
   CheckpointRequests(Context& context, Relays& relays) : Part(Runs::with_disk), c_(context), relays_(relays) {}

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/cluster/surplus.h"
+#include "common/node/checkpoint_requests.h"
 #include "common/node/host_capacities.h"
 #include "common/transfer/shares.h"
 
@@ -221,7 +222,7 @@ void CheckpointWatch::verify_next(const JobRecord& job, Job& soft) {
   soft.to_verify.erase(newest);
   CheckpointInfo info = *soft.verifying;
   if (info.is_share()) info.digest.clear();  // otherwise a file of it that is cut since would make it another one, not a damaged one
-  c_.emit(VerifyCheckpoint{job.id, kInBackground, std::move(info), job.user});
+  c_.emit(verification(job, kInBackground, std::move(info)));
 }
 
 void CheckpointWatch::verified(const CheckpointVerified& e) {

@@ -211,13 +211,15 @@ struct ScanCheckpoints {
   std::uint64_t token = 0;
   job::CheckpointSpec spec;
   task::User user;
-};  // -> CheckpointsScanned
+  std::string below = {};  // a directory below which no symbolic link is followed on the way to spec.dir; "": they are
+};                         // -> CheckpointsScanned
 struct VerifyCheckpoint {
   JobId job = 0;
   std::uint64_t token = 0;
   transfer::CheckpointInfo info;
   task::User user;
-};  // deep -> CheckpointVerified
+  std::string below;  // as of ScanCheckpoints
+};                    // deep -> CheckpointVerified
 // Nobody waits for that verification any more: if it is not over, it is now. Error{unavailable}
 struct EndVerification {
   JobId job = 0;
@@ -245,6 +247,7 @@ struct SendCheckpoint {
   transfer::CheckpointInfo info;
   task::User user;
   std::uint64_t offset = 0;
+  std::string below;  // as of ScanCheckpoints
 };
 // Writes one piece of a checkpoint that another host has. With `last` the whole is verified and moved to `info.path`.
 // -> CheckpointWritten when `last`, or at the first failure

@@ -13,7 +13,7 @@ using cluster::JobRecord;
 
 namespace {
 
-constexpr std::uint32_t kStandbyNewsSince = 3;  // version of the ledger
+constexpr std::uint32_t kNewsSince = 3;  // version of the ledger that takes news of standbys and of stopped processes
 
 // Turns the task core's actions into effects.
 class EffectActions final : public task::HostActions {
@@ -212,13 +212,13 @@ void HostTasks::processes_seen(const ProcessesSeen& e) {
   with_task(e.id, [&](task::Task& t) {
     if (e.attempt != t.attempt()) return;
     c_.seen_here[e.id].pids = e.pids;
-    t.process_stopped(stopped);
+    if (c_.ledger.state().version >= kNewsSince) t.process_stopped(stopped);
     streams_.changed(e.id.job);
   });
 }
 
 void HostTasks::standby_reported(const StandbyReport& e) {
-  if (c_.ledger.state().version >= kStandbyNewsSince) with_task(e.id, [&](task::Task& t) { t.standby_told(e.news, e.cause); });
+  if (c_.ledger.state().version >= kNewsSince) with_task(e.id, [&](task::Task& t) { t.standby_told(e.news, e.cause); });
   switch (e.news) {
     case StandbyReport::News::none: return;
     case StandbyReport::News::ready: return c_.log.write(LogLevel::info, "task.standby_ready", {{"task", e.id.text()}});

@@ -329,13 +329,11 @@ void RestoreChooser::ask(const JobRecord& job, Choosing& choosing) {
   switch (step.kind) {
     case StepKind::scan:
     case StepKind::scan_parent: return ask_hosts(job, choosing);
-    case StepKind::verify:
-      place();
-      return checkpoints_.verify(choosing.host, VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
+    case StepKind::verify: place(); return checkpoints_.verify(choosing.host, verification(job, choosing.token, step.at.info));
     case StepKind::fetch:
       place();
       choosing.host = step.to;
-      return checkpoints_.fetch(step.to, step.at.hosts.front(), VerifyCheckpoint{job.id, choosing.token, step.at.info, job.user});
+      return checkpoints_.fetch(step.to, step.at.hosts.front(), verification(job, choosing.token, step.at.info));
     case StepKind::quarantine:
       place();
       c_.propose(CommandType::checkpoint,

@@ -110,7 +110,7 @@ std::string nothing_is_heard(const Context& c, const JobRecord& job) {
     if (lease_is_over(c, t)) return "nobody coordinates, and " + id.text() + " stands still until its lease is renewed";
   for (const auto& [id, t] : job.tasks) {
     if (t.ended || t.state != TaskState::running) continue;
-    if (!t.reason.empty()) return id.text() + ": " + t.reason;
+    if (t.process_stopped) return id.text() + ": " + t.reason;
     if (t.place.node == c.facts.id) continue;
     const auto state = host_state(c, t.place.node);
     if (state == wire::MemberState::down || state == wire::MemberState::dead)

@@ -19,6 +19,7 @@ void Assignments::adopt(std::vector<FoundShim> found) {
 }
 
 void Assignments::found_frozen(const AssignmentId& id, bool frozen) {
+  changed_.insert(id.job);
   if (frozen && found_.contains(id)) found_frozen_.insert(id);
   else found_frozen_.erase(id);
 }
@@ -62,17 +63,22 @@ void Assignments::finish_adoption() {
     actions_.end(id);
   }
   found_.clear();
-  found_frozen_.clear();
+  for (const AssignmentId& id : std::exchange(found_frozen_, {})) changed_.insert(id.job);
 }
 
 void Assignments::need_leases(Instant now) {
-  if (std::exchange(host_.needs_leases, true)) return;
-  for (auto& [id, task] : tasks_) task->advance(now);
+  if (!std::exchange(host_.needs_leases, true)) advance_all(now);
 }
 
 void Assignments::cut_off(Instant now, bool is) {
-  if (std::exchange(cut_off_, is) == is) return;
-  for (auto& [id, task] : tasks_) task->advance(now);
+  if (std::exchange(cut_off_, is) != is) advance_all(now);
+}
+
+void Assignments::advance_all(Instant now) {
+  for (auto& [id, task] : tasks_) {
+    changed_.insert(id.job);
+    task->advance(now);
+  }
 }
 
 std::vector<std::pair<AssignmentId, AttemptNumber>> Assignments::running() const {
@@ -82,7 +88,9 @@ std::vector<std::pair<AssignmentId, AttemptNumber>> Assignments::running() const
   return all;
 }
 
+// The caller is about to change it.
 Task* Assignments::find(const AssignmentId& id) {
+  changed_.insert(id.job);
   const auto it = tasks_.find(id);
   return it == tasks_.end() ? nullptr : it->second.get();
 }
@@ -100,6 +108,7 @@ void Assignments::shim_gone(Instant now, const AssignmentId& id) {
 }
 
 void Assignments::settle(Instant now, JobId job) {
+  changed_.insert(job);
   // A task that is over and reported stays until its order is withdrawn: the ledger then knows that it ended.
   const auto [first, last] = of(job);
   for (auto it = first; it != last;) {
@@ -112,26 +121,40 @@ void Assignments::settle(Instant now, JobId job) {
 }
 
 void Assignments::tick(Instant now) {
-  for (auto& [id, task] : tasks_)
-    if (task->deadline() <= now) task->advance(now);
+  if (deadline() > now) return;
+  for (const auto& [job, at] : deadlines_) {
+    if (at > now) continue;
+    changed_.insert(job);
+    const auto [first, last] = of(job);
+    for (auto it = first; it != last; ++it)
+      if (it->second->deadline() <= now) it->second->advance(now);
+  }
 }
 
 Instant Assignments::deadline() const {
-  Instant d = kNever;
-  for (const auto& [id, task] : tasks_) d = std::min(d, task->deadline());
-  return d;
+  for (const JobId job : std::exchange(changed_, {})) {
+    Instant earliest = kNever;
+    const auto [first, last] = of(job);
+    for (auto it = first; it != last; ++it) earliest = std::min(earliest, it->second->deadline());
+    if (earliest == kNever) deadlines_.erase(job);
+    else deadlines_[job] = earliest;
+  }
+  Instant next = kNever;
+  for (const auto& [job, at] : deadlines_) next = std::min(next, at);
+  return next;
 }
 
 std::vector<job::TaskObservation> Assignments::take_observations(std::size_t most) {
   std::vector<job::TaskObservation> seen;
   const auto take = [&](auto first, auto last) {
-    for (; first != last && seen.size() < most; ++first)
-      if (first->second->dirty()) seen.push_back(first->second->take_observation());
+    while (first != last && seen.size() < most) {
+      if (Task* task = find(*first); task != nullptr && task->dirty()) seen.push_back(task->take_observation());
+      first = news_.erase(first);
+    }
   };
   // Begins after the tasks that had their turn, so that frequent changes of some do not keep the others waiting.
-  const auto begin = tasks_.upper_bound(observed_to_);
-  take(begin, tasks_.end());
-  take(tasks_.begin(), begin);
+  take(news_.upper_bound(observed_to_), news_.end());
+  take(news_.begin(), news_.upper_bound(observed_to_));
   if (most > 0) observed_to_ = seen.size() == most ? seen.back().id : AssignmentId{};
   return seen;
 }

@@ -69,8 +69,10 @@ class Assignments : private RestartGate {
     return bound_.bind(spec, gpu_nodes, broken_rule == "own-cpus");
   }
   void unbind(const AssignmentId& id) override { bound_.release(id); }
+  void has_news(const AssignmentId& id) override { news_.insert(id); }
   using Tasks = std::map<AssignmentId, std::unique_ptr<Task>>;  // ordered by job first
   std::pair<Tasks::const_iterator, Tasks::const_iterator> of(JobId job) const;
+  void advance_all(Instant now);
 
   HostContext host_;
   HostActions& actions_;
@@ -82,7 +84,12 @@ class Assignments : private RestartGate {
   std::set<AssignmentId> found_frozen_;      // those of found_ that are frozen
   std::map<AssignmentId, bool> ending_;      // shims without an order that are being ended
   bool cut_off_ = false;
-  AssignmentId observed_to_;  // where the last take_observations() stopped at its limit
+  std::set<AssignmentId> news_;  // of tasks_: those that have something to tell
+  AssignmentId observed_to_;     // where the last take_observations() stopped at its limit
+  // The earliest deadline of each job that has one. A task's depends on what was ordered and observed of its own job, so that only jobs of
+  // which something changed since are looked at again.
+  mutable std::map<JobId, Instant> deadlines_;
+  mutable std::set<JobId> changed_;
 };
 
 }  // namespace dtrain::task

@@ -7,7 +7,7 @@ namespace dtrain::task {
 
 namespace {
 
-constexpr const char* kMemoryIsShort = "the host's memory is short";
+constexpr const char* kMemoryIsShort = "memory is short";
 
 }  // namespace
 

@@ -22,7 +22,7 @@ inline constexpr Duration kStandbyStays = 15s;             // from the end of an
 inline constexpr std::uint32_t kStandbyDeaths = 3;         // of those that waited beside one attempt: each is replaced, one more is not
 inline constexpr std::size_t kStandbys = 64;               // of an agent
 inline constexpr std::size_t kStandbysOfUser = 32;         // of these
-inline constexpr Duration kMemoryPause = 2s;               // between two looks at the host's memory while there are standbys
+inline constexpr Duration kMemoryPause = 2s;               // between two looks at the memory while there are standbys
 inline constexpr std::uint64_t kLeastMemory = 1ull << 30;  // no standby waits, nor begins, where less than this is available
 
 class StandbyPlan {

@@ -155,7 +155,7 @@ void Task::staged(const Result<std::string>& work_dir, const std::string& host_r
 void Task::waits(const std::string& reason) {
   if (phase_ != Phase::staging || reason_ == reason) return;
   reason_ = reason;
-  dirty_ = true;
+  has_news();
 }
 
 void Task::shim_up(Instant now, const Status& result) {
@@ -336,7 +336,7 @@ void Task::freeze_done(Instant now, bool frozen, const Status& result) {
   if (result) {
     frozen_ = frozen;
     stood(now);
-    dirty_ = true;
+    has_news();
   } else if (!killed_) {
     // A task that cannot be frozen must not run on beside the others: its next attempt waits for the thaw.
     killed_ = true;
@@ -351,7 +351,7 @@ void Task::notified(Instant now, AttemptNumber attempt, bool ready, bool watchdo
   if (watchdog || ready) last_sign_of_life_ = now;
   if (ready && !ready_) {
     ready_ = true;
-    dirty_ = true;
+    has_news();
   }
 }
 
@@ -369,7 +369,7 @@ void Task::stop(Instant now) {
   // success, even if this agent dies in between.
   if (!stop_announced_) {
     stop_announced_ = true;
-    dirty_ = true;
+    has_news();
   }
   if (!order_.stop_known) return;
   // A frozen task cannot receive its signal.
@@ -398,7 +398,7 @@ void Task::lease_asked(std::uint64_t nonce) {
   questions_[next_question_++ % questions_.size()] = nonce;
   if (lease_ > 0ns) return;
   lease_ = std::max(host_.lease, order_.lease);
-  dirty_ = true;
+  has_news();
 }
 
 bool Task::lease_answered(std::uint64_t nonce, bool granted) {
@@ -418,13 +418,14 @@ void Task::lease_froze(Instant now, AttemptNumber attempt, bool frozen) {
   froze_ = now;
   stood(now);
   reason_ = frozen ? "no word from the council for " + duration_text(lease_ - kFreezeAhead) : "";
-  dirty_ = true;
+  has_news();
 }
 
 void Task::enter(Phase phase) {
   phase_ = phase;
   if (preparing()) return;
-  dirty_ = untold_ = true;
+  untold_ = true;
+  has_news();
   tell_at_ = kNever;
 }
 

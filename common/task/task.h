@@ -61,7 +61,8 @@ class RestartGate {
   virtual bool stands_still(const AssignmentId& id, bool beside_leased) const = 0;
   // Gives CPUs of its own to a shim that is about to be launched; returns why it gets none, or "" (bound_tasks.h).
   virtual std::string bind(ShimSpec& spec, const std::vector<std::int32_t>& gpu_nodes) = 0;
-  virtual void unbind(const AssignmentId& id) = 0;  // to be called if that launch failed
+  virtual void unbind(const AssignmentId& id) = 0;    // to be called if that launch failed
+  virtual void has_news(const AssignmentId& id) = 0;  // its observation is to be reported
 };
 
 // How many shims of a task in succession may die before an attempt begins in them. Each is replaced at no cost; one
@@ -133,6 +134,7 @@ class Task {
   }
   bool preparing() const { return phase_ == Phase::staging || phase_ == Phase::launching; }
   void enter(Phase phase);
+  void has_news();
   void watch_preparation(Instant now);
   void proceed(Instant now);
   void launch();

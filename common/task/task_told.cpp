@@ -5,10 +5,15 @@
 
 namespace dtrain::task {
 
+void Task::has_news() {
+  dirty_ = true;
+  gate_.has_news(order_.id);
+}
+
 void Task::watch_preparation(Instant now) {
   if (!preparing() || !untold_) return;
   if (tell_at_ == kNever) tell_at_ = now + kTellStagingAfter;
-  if (now >= tell_at_) dirty_ = true;
+  if (now >= tell_at_) has_news();
 }
 
 std::uint32_t Task::unreported_restarts() const {
@@ -34,7 +39,8 @@ job::TaskObservation Task::observation() const {
   o.on_request = outcome_ == Outcome::on_request || (exit_on_request_ && !stage_failed_);
   o.stage_failed = stage_failed_;
   o.stage_error = stage_error_;
-  o.reason = phase_ == Phase::running && reason_.empty() ? process_stopped_ : reason_;
+  o.process_stopped = phase_ == Phase::running && reason_.empty() && !process_stopped_.empty();
+  o.reason = o.process_stopped ? process_stopped_ : reason_;
   o.lease = lease_;
   o.lease_frozen = lease_frozen_ && !order_.freeze;
   o.spared = spared_;
@@ -71,14 +77,14 @@ job::TaskObservation Task::take_observation() {
 }
 
 void Task::process_stopped(const std::string& why) {
-  dirty_ = dirty_ || why != process_stopped_;
+  if (why != process_stopped_) has_news();
   process_stopped_ = why;
 }
 
 void Task::standby_told(job::StandbyNews news, const std::string& cause) {
   standby_ = news;
   standby_cause_ = cause;
-  dirty_ = true;
+  has_news();
 }
 
 }  // namespace dtrain::task

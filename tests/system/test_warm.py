@@ -252,5 +252,58 @@ class SwitchedOff(WarmJobs):
         self.assertNotIn("standby", self.agent.log())
 
 
+class ShortOfMemory(WarmJobs):
+    """The agent and its tasks are in a group of memory with a limit, as in a container."""
+    LIMIT, HOG = 2560 << 20, 1920 << 20
+
+    def setUp(self):
+        parent, limit = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):     # version 2 alone
+            parent, limit = "/sys/fs/cgroup", "memory.max"
+            with open(parent + "/cgroup.subtree_control", "w") as file:
+                file.write("+memory")
+        self.group = "%s/dtrain-test-%d" % (parent, os.getpid())
+        os.mkdir(self.group)
+        self.addCleanup(lambda: until(self.group_is_removed, "the end of %s" % self.group))     # the last of all
+        with open("%s/%s" % (self.group, limit), "w") as file:
+            file.write(str(self.LIMIT))
+        super().setUp()
+
+    def start(self):
+        self.agent.prefix = self.inside()
+        super().start()
+
+    def inside(self):
+        return ["sh", "-c", "echo $$ > %s/cgroup.procs && exec \"$@\"" % self.group, "sh"]
+
+    def group_is_removed(self):
+        for directory, _, _ in os.walk(self.group, topdown=False):
+            try:
+                os.rmdir(directory)
+            except OSError:
+                return False
+        return True
+
+    def test_standbys_go_first(self):
+        self.gang("tight", workers=1)
+        self.ready(1)
+        waiting = self.waits_here()
+        self.assertEqual(len(waiting), 2)
+        hog = subprocess.Popen([*self.inside(), "/usr/bin/python3", "-c", "import sys; hog = b'x' * %d; sys.stdin.read()" % self.HOG],
+                               stdin=subprocess.PIPE)
+        self.addCleanup(lambda: (hog.communicate(), self.assertEqual(hog.returncode, 0, "nobody is short of it but standbys")))
+        until(lambda: not any(map(alive, waiting)), lambda: "the end of %s" % waiting)
+        until(lambda: "task.no-standby" in self.event_types("tight"), lambda: "events: %s" % self.events("tight"))
+        self.assertEqual({e["reason"] for e in self.events("tight") if e["type"] == "task.no-standby"}, {"memory is short"})
+        self.assertEqual({t["state"] for t in self.tasks("tight").values()}, {"Running"})
+        # The next attempt is cold, and has a standby again once there is room.
+        self.kill(0)
+        self.said("tight", r"generation=2 warm=False", 2)
+        hog.communicate()
+        self.kill(1)
+        self.said("tight", r"generation=3 warm=False", 2)
+        self.ready(2)
+
+
 if __name__ == "__main__":
     unittest.main()

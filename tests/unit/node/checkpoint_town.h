@@ -71,6 +71,7 @@ class CheckpointsTest : public ::testing::Test {
     spec.checkpoint = job::CheckpointSpec{};
     spec.checkpoint->dir = "/ckpt/j";
     spec.checkpoint->keep = keep;
+    if (!restore.empty()) spec.checkpoint->restore = restore;
     wire::SubmitRequest submit;
     submit.spec = wire::encode(spec);
     const std::uint64_t before = houses[0]->requests();
@@ -221,6 +222,7 @@ class CheckpointsTest : public ::testing::Test {
   }
   void perform(House& house, const ScanCheckpoints& e) {
     asked.insert(&house);
+    if (!e.below.empty()) read_below[e.spec.dir].insert(e.below);
     if (hung.contains(&house)) return;
     if (const auto* itself = find(house, e.spec.dir))
       return house.give(CheckpointsScanned{e.job, e.token, std::vector<transfer::CheckpointInfo>{*itself}});
@@ -235,6 +237,7 @@ class CheckpointsTest : public ::testing::Test {
     house.give(CheckpointVerified{read.job, read.token, read.info.path, fail(ErrorCode::unavailable, "nobody waits")});
   }
   void perform(House& house, const VerifyCheckpoint& e) {
+    read_below[e.info.path].insert(e.below);
     if (slow && e.token != 0) {
       reading[{&house, e.token}] = e;
       return;
@@ -256,6 +259,7 @@ class CheckpointsTest : public ::testing::Test {
     std::erase_if(disk_of(house), [&](const auto& info) { return info.path == e.info.path; });
   }
   void perform(House& house, const SendCheckpoint& e) {
+    read_below[e.info.path].insert(e.below);
     const auto say = [&](MessageType type, const auto& payload, bool last) {
       answer(house, e.connection, wire::encode(wire::make_message(type, e.request, payload, last)));
     };
@@ -352,8 +356,10 @@ class CheckpointsTest : public ::testing::Test {
   std::map<std::pair<House*, ConnectionId>, std::string> partial;
   std::vector<Stream> streams;
   std::set<House*> watching, asked, full, garbles, hung, unreadable, moved;
-  std::vector<std::int64_t> deleted;  // steps
+  std::vector<std::int64_t> deleted;                        // steps
+  std::map<std::string, std::set<std::string>> read_below;  // by path: below which directories no link was followed
   std::uint32_t keep = 0;
+  std::string restore;             // a path; "": auto
   std::set<std::uint64_t> rotten;  // places
   bool slow = false;               // awaited verifications take for ever: those are in `reading`
   std::map<std::pair<House*, std::uint64_t>, VerifyCheckpoint> reading;

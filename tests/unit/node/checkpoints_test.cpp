@@ -115,6 +115,29 @@ TEST_F(CheckpointsTest, AHostThatLacksItIsGivenACopyBeforeItsTaskBegins) {
     }
 }
 
+// Others may write to checkpoint.dir, but what the job file names is for its user to decide.
+TEST_F(CheckpointsTest, NoLinkBelowTheDirectoryIsFollowedWhenItIsRead) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*other, checkpoint(100, 7));
+  lose(*ps);
+  run_for(60s);
+  ASSERT_FALSE(sent.empty()) << where();
+  using ::testing::ElementsAre;
+  using ::testing::Pair;
+  EXPECT_THAT(read_below, ElementsAre(Pair("/ckpt/j/100", ElementsAre("/ckpt/j"))));
+}
+
+TEST_F(CheckpointsTest, TheCheckpointThatTheJobFileNamesMayBeALink) {
+  restore = "/ckpt/j/best";
+  auto named = checkpoint(100, 7);
+  named.path = restore;
+  disks[houses[0]] = {named};
+  ASSERT_NO_FATAL_FAILURE(submit());
+  EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 100);
+  ASSERT_FALSE(sent.empty()) << where();
+  EXPECT_EQ(read_below[restore], std::set<std::string>{restore});
+}
+
 // Seeds 251 and 349 of three hosts: the copy that lay on a host of the next generation was not the one that had been verified.
 TEST_F(CheckpointsTest, AnOwnCopyThatDecayedIsFetchedAnew) {
   ASSERT_NO_FATAL_FAILURE(submit());

@@ -271,8 +271,8 @@ TEST(Checkpoints, AreListedNewestFirstVerifiedAndQuarantined) {
   ASSERT_EQ(scan.found->size(), 3u);
   EXPECT_EQ(scan.found->at(0).step, 300);
   EXPECT_FALSE(scan.found->at(0).complete);
-  files.perform(node::VerifyCheckpoint{1, 10, scan.found->at(1), {}});
-  files.perform(node::VerifyCheckpoint{1, 11, scan.found->at(2), {}});
+  files.perform(node::VerifyCheckpoint{1, 10, scan.found->at(1), {}, {}});
+  files.perform(node::VerifyCheckpoint{1, 11, scan.found->at(2), {}, {}});
   files.perform(node::QuarantineCheckpoint{1, 12, scan.found->at(0), {}, spec.dir});
   run_until(timeline, 3s);
   for (const auto& v : inbox.all<node::CheckpointVerified>()) EXPECT_EQ(v.result.has_value(), v.token == 11);

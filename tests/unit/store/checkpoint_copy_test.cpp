@@ -32,7 +32,7 @@ class CheckpointCopy : public CheckpointWorld {
     for (const auto& info : scan())
       if (info.path == path) sent.info = info;
     EXPECT_TRUE(sent.info.complete) << path << ": " << sent.info.defect;
-    auto source = CheckpointSource::open(sent.info);
+    auto source = CheckpointSource::open(sent.info, dir_);
     EXPECT_TRUE(source) << source.error().text();
     if (!source) return sent;
     sent.files = source->files();

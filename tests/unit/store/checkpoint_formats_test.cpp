@@ -55,7 +55,7 @@ class CheckpointFormats : public CheckpointWorld {
 
   // To a host that lacks it: everything is read from here, then everything here is lost.
   Status copy(const transfer::CheckpointInfo& info, std::size_t flipped_byte = ~std::size_t{0}) {
-    auto source = store::CheckpointSource::open(info);
+    auto source = store::CheckpointSource::open(info, dir_);
     if (!source) return fail(source.error());
     auto bytes = source->read(0, source->size());
     if (!bytes) return fail(bytes.error());
@@ -423,7 +423,7 @@ TEST_F(CheckpointFormats, CopyThatIsFlippedIsRefusedOrAsGood) {
   int refused = 0, harmless = 0;
   for (const auto& [word, write_one] : writers()) {
     write_one(3);
-    const std::size_t size = store::CheckpointSource::open(scan()[0])->size();
+    const std::size_t size = store::CheckpointSource::open(scan()[0], dir_)->size();
     for (std::size_t at = 0; at < size; at += 7 + size / 300) {
       empty_directory();
       write_one(3);
@@ -476,7 +476,7 @@ TEST_F(CheckpointFormats, LargeMemberIsReadInSlices) {
   packed.packed = true;
   for (const ZipShape& shape : {torch_shape(), packed}) {
     write(dir_ + "/ckpt_1.pt", torch_file(weights, shape));
-    auto verification = store::Verification::begin(scan()[0]);
+    auto verification = store::Verification::begin(scan()[0], dir_);
     ASSERT_TRUE(verification);
     int slices = 0;
     for (bool done = false; !done; ++slices) {

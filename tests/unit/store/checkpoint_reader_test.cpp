@@ -6,6 +6,7 @@
 #include <random>
 
 #include "agent/store/checkpoint_changes.h"
+#include "agent/store/checkpoint_copy.h"
 #include "common/job/names.h"
 #include "common/transfer/format.h"
 #include "common/transfer/manifest.h"
@@ -288,6 +289,39 @@ TEST_F(CheckpointReader, AThousandGoodOnesAreAllAccepted) {
     EXPECT_TRUE(info.complete) << info.path << ": " << info.defect;
     const auto verified = verify(info);
     EXPECT_TRUE(verified) << verified.error().text();
+  }
+}
+
+// Somebody who may write to the directory, too, puts a link in place of the checkpoint, to something of the user's that looks the same.
+TEST_F(CheckpointReader, NothingIsReadThroughALinkBelowTheDirectory) {
+  const std::string path = dir_ + "/run/step-1", elsewhere = root_ + "/elsewhere";
+  for (const std::string& swapped : {path, dir_ + "/run"}) {
+    write_manifest_checkpoint(path, 1, {{"w", "w"}});
+    job::CheckpointSpec spec = spec_;
+    spec.dir = path;
+    const auto found = store::scan(spec, dir_);
+    ASSERT_TRUE(found && found->size() == 1) << swapped;
+    const transfer::CheckpointInfo info = found->front();
+    EXPECT_TRUE(verify(info, dir_));
+    EXPECT_TRUE(store::CheckpointSource::open(info, dir_));
+
+    std::filesystem::rename(swapped, elsewhere);
+    std::filesystem::create_symlink(elsewhere, swapped);
+    const auto again = store::scan(spec, dir_);
+    EXPECT_TRUE(!again || again->empty()) << swapped;
+    const Status verified = verify(info, dir_);
+    ASSERT_FALSE(verified) << swapped;
+    EXPECT_EQ(verified.error().code, ErrorCode::unavailable) << verified.error().text();  // nothing is wrong with what was found
+    const auto source = store::CheckpointSource::open(info, dir_);
+    ASSERT_FALSE(source) << swapped;
+    EXPECT_EQ(source.error().code, ErrorCode::not_found) << source.error().text();
+    // The job file names it (restore), link or not.
+    const auto named = store::scan(spec, path);
+    ASSERT_TRUE(named && named->size() == 1) << swapped;
+    EXPECT_TRUE(verify(named->front(), path)) << swapped;
+    EXPECT_TRUE(store::CheckpointSource::open(named->front(), path)) << swapped;
+    std::filesystem::remove(swapped);
+    std::filesystem::remove_all(elsewhere);
   }
 }
 

@@ -46,7 +46,7 @@ class CheckpointShares : public CheckpointWorld {
   }
   // To the first host, as it comes from the second, whose path is another here.
   Status fetch(const transfer::CheckpointInfo& share, bool flipped = false) {
-    auto source = CheckpointSource::open(share);
+    auto source = CheckpointSource::open(share, dir_);
     if (!source) return fail(source.error());
     auto bytes = source->read(0, source->size());
     if (!bytes) return fail(bytes.error());

@@ -243,7 +243,7 @@ TEST_F(CheckpointStoreTest, AskedForAnswersOnceWithItsToken) {
   ASSERT_TRUE(scanned[0].found);
   const auto info = scanned[0].found->at(0);
 
-  store_->verify({1, 78, info, user_});
+  store_->verify({1, 78, info, user_, dir_});
   settle();
   const auto verified = take<CheckpointVerified>();
   ASSERT_EQ(verified.size(), 1u);
@@ -264,10 +264,10 @@ TEST_F(CheckpointStoreTest, BackgroundVerificationKeepsToItsRate) {
   write_manifest_checkpoint(path, 1, {{"w", std::string(32 << 20, 'w')}});
   const auto info = scan().at(0);
   const Instant start = now_;
-  store_->verify({1, 0, info, user_});
+  store_->verify({1, 0, info, user_, dir_});
   run_until(start + 3s);
   EXPECT_TRUE(take<CheckpointVerified>().empty());
-  store_->verify({1, 5, info, user_});  // somebody waits: at once
+  store_->verify({1, 5, info, user_, dir_});  // somebody waits: at once
   run_until(now_ + 1ms);
   ASSERT_EQ(take<CheckpointVerified>().size(), 1u);
   run_until(start + 10s);
@@ -278,9 +278,9 @@ TEST_F(CheckpointStoreTest, BackgroundVerificationKeepsToItsRate) {
 
 TEST_F(CheckpointStoreTest, WatchOffEndsBackgroundVerification) {
   manifest_checkpoint(1);
-  store_->verify({1, 0, scan().at(0), user_});
+  store_->verify({1, 0, scan().at(0), user_, dir_});
   dispatch();  // in flight
-  store_->verify({1, 0, scan().at(0), user_});
+  store_->verify({1, 0, scan().at(0), user_, dir_});
   store_->watch({1, {}, user_, false});
   settle();
   const auto verified = take<CheckpointVerified>();
@@ -293,7 +293,7 @@ TEST_F(CheckpointStoreTest, VerificationsBeyondTheLimitAreRefused) {
   const auto info = scan().at(0);
   for (std::size_t i = 0; i <= store::kPendingVerifications; ++i) {
     user_.uid = static_cast<std::uint32_t>(i % store::kShareOfUser);  // one alone has not all places
-    store_->verify({1, i + 1, info, user_});
+    store_->verify({1, i + 1, info, user_, dir_});
   }
   dispatch();
   const auto refused = take<CheckpointVerified>();
@@ -335,7 +335,7 @@ TEST_F(CheckpointStoreTest, MayGoWhileWorkIsUnderWay) {
   manifest_checkpoint(1);
   const auto info = scan().at(0);
   store_->watch({1, spec_, user_, true});
-  store_->verify({1, 1, info, user_});
+  store_->verify({1, 1, info, user_, dir_});
   store_->scan({1, 2, spec_, user_});
   dispatch();
   ASSERT_GE(jobs_.size(), 3u);

@@ -119,8 +119,8 @@ TEST_F(Standbys, WithoutMemoryThereIsNone) {
   EXPECT_LE(plan_.deadline(), now_ + kMemoryPause) << "it is looked at again";
   running(2);
   EXPECT_EQ(after(kMemoryPause, kLeastMemory - 1),
-            "give up worker-0: the host's memory is short; give up worker-1: the host's memory is short; "
-            "give up worker-2: the host's memory is short");
+            "give up worker-0: memory is short; give up worker-1: memory is short; "
+            "give up worker-2: memory is short");
   running(3);
   EXPECT_EQ(after(kStandbyAfter, std::nullopt), "begin worker-3") << "where it is not known it is not short";
 }

@@ -134,5 +134,45 @@ TEST_F(Tasks, ALaunchThatFailsWhileItIsToBeStoppedIsNoFailure) {
   EXPECT_TRUE(o.ended);
 }
 
+TEST_F(Tasks, AStoppedProcessIsToldApartFromOtherReasons) {
+  give({order()});
+  bring_up();
+  (void)host_.take_observations(5);
+  EXPECT_EQ(std::pair(seen().process_stopped, seen().reason), std::pair(false, std::string()));
+  task().process_stopped("process 7 was stopped");
+  const auto told = host_.take_observations(5);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told.front().state, TaskState::running);
+  EXPECT_EQ(std::pair(told.front().process_stopped, told.front().reason), std::pair(true, std::string("process 7 was stopped")));
+  task().process_stopped("process 7 was stopped");
+  EXPECT_TRUE(host_.take_observations(5).empty()) << "once";
+  exits(died(1));
+  EXPECT_FALSE(seen().process_stopped) << "why there is none now is another reason";
+  EXPECT_NE(seen().reason, "");
+}
+
+TEST_F(Tasks, EachJobHasADeadlineOfItsOwn) {
+  TaskOrder waits = order();
+  waits.go = false;
+  give({waits});
+  const Instant first = now_ + kTellStagingAfter;
+  now_ += 50ms;
+  waits.id.job = 2;
+  host_.update(now_, {2, {}, {waits}});
+  EXPECT_EQ(host_.deadline(), first);
+  now_ = first;
+  host_.tick(now_);
+  auto told = host_.take_observations(5);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told.front().id.job, 1u);
+  EXPECT_EQ(host_.deadline(), first + 50ms) << "of the job of which nothing happened";
+  now_ += 50ms;
+  host_.tick(now_);
+  told = host_.take_observations(5);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told.front().id.job, 2u);
+  EXPECT_EQ(host_.deadline(), kNever);
+}
+
 }  // namespace
 }  // namespace dtrain::task
