@@ -1,6 +1,7 @@
 #include "agent/dtrainctl/progress.h"
 
 #include <algorithm>
+#include <set>
 
 #include "agent/dtrainctl/tables.h"
 #include "agent/dtrainctl/words.h"
@@ -74,6 +75,7 @@ std::vector<std::string> PlainProgress::changes(const wire::JobUpdate& update) {
     lines.push_back("job " + job.name + ": restarts " + std::to_string(job.restarts));
     restarts_ = job.restarts;
   }
+  std::set<std::string> waits;  // of tasks that wait for the same, the first is enough
   for (const wire::TaskView& task : update.tasks) {
     Seen& seen = tasks_[task.task];
     const std::string state = shown_state(task, job);
@@ -84,6 +86,8 @@ std::vector<std::string> PlainProgress::changes(const wire::JobUpdate& update) {
       lines.push_back(std::move(line));
     } else if (state == "Running" && task.reason != seen.reason) {
       lines.push_back(task.task + ": " + (task.reason.empty() ? "goes on" : task.reason));
+    } else if (state == "Fetching" && !task.reason.empty() && task.reason != seen.reason && waits.insert(task.reason).second) {
+      lines.push_back(task.task + ": " + task.reason);
     }
     if (task.status != seen.status && !task.status.empty()) lines.push_back(task.task + ": STATUS " + task.status);
     seen = {state, task.status, task.reason, task.attempt};

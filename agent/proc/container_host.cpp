@@ -43,18 +43,6 @@ std::vector<std::string> files_in(const std::string& directory) {
   return files;
 }
 
-std::vector<std::string> image_devices(const task::ShimSpec& spec) {
-  std::string specifications;
-  for (const char* directory : kCdiDirectories)
-    for (const std::string& file : files_in(directory)) specifications += read_small_file(file, kMostCdiBytes).value_or("") + "\n";
-  std::vector<std::string> devices = job::cdi_names(specifications, spec.gpu_ids);
-  if (devices.empty()) devices = present_nodes(spec.image->gpus);
-  std::error_code error;
-  for (const std::string& device : files_in(kRdmaDevices))
-    if (fs::is_character_file(device, error)) devices.push_back(device);
-  return devices;
-}
-
 bool all_differ(const std::vector<job::Variables>& ranks, const std::string& name) {
   std::set<std::string> values;
   return std::ranges::all_of(ranks, [&](const job::Variables& rank) { return values.insert(rank.at(name)).second; });
@@ -117,6 +105,20 @@ std::string images_directory(const account::HostUser& user) {
       user.uid == 0 ? fs::path("/var/lib/containers") : fs::path(user.home.empty() ? "/" : user.home) / ".local/share/containers";
   while (path.has_relative_path() && !is_there(path.string())) path = path.parent_path();
   return path.string();
+}
+
+std::vector<std::string> image_devices(const task::ShimSpec& spec, const std::string& root) {
+  std::string specifications;
+  for (const char* directory : kCdiDirectories)
+    for (const std::string& file : files_in(root + directory)) specifications += read_small_file(file, kMostCdiBytes).value_or("") + "\n";
+  // AMD's need no more than their nodes, and a number that names one of them may be that of another maker's in CDI.
+  const bool amd = std::ranges::any_of(spec.image->gpus, [](const task::OwnGpu& gpu) { return gpu.vendor == "amd"; });
+  std::vector<std::string> devices = amd ? std::vector<std::string>() : job::cdi_names(specifications, spec.gpu_ids);
+  if (devices.empty()) devices = present_nodes(spec.image->gpus, root);
+  std::error_code error;
+  for (const std::string& device : files_in(root + kRdmaDevices))
+    if (fs::is_character_file(device, error)) devices.push_back(device.substr(root.size()));
+  return devices;
 }
 
 Status put_into_image(const RunnerOptions& options, const task::ShimSpec& spec, const account::HostUser& user, LaunchFile& launch) {

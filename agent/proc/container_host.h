@@ -33,6 +33,10 @@ std::map<std::string, std::string> engine_surroundings(const account::HostUser& 
 // The nearest directory above that user's images which exists.
 std::string images_directory(const account::HostUser& user);
 
+// What of the host's devices a task in an image gets: names of CDI for NVIDIA's GPUs where there are some, else the nodes of its own GPUs
+// and their drivers; and RDMA devices.
+std::vector<std::string> image_devices(const task::ShimSpec& spec, const std::string& root = "");
+
 // Replaces the command in `launch` by the engine's, which runs it in the image of `spec`.
 Status put_into_image(const RunnerOptions& options, const task::ShimSpec& spec, const account::HostUser& user, LaunchFile& launch);
 

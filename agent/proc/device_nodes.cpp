@@ -49,10 +49,10 @@ Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& g
   return nodes;
 }
 
-std::vector<std::string> present_nodes(const std::vector<task::OwnGpu>& gpus) {
+std::vector<std::string> present_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root) {
   std::vector<std::string> nodes;
   const auto add = [&](const std::string& node) {
-    if (::access(node.c_str(), F_OK) == 0 && std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+    if (::access((root + node).c_str(), F_OK) == 0 && std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
   };
   for (const task::OwnGpu& gpu : gpus) {
     add(own_device_node(gpu));

@@ -18,6 +18,6 @@ std::string own_device_node(const task::OwnGpu& gpu);
 Result<std::vector<std::string>> device_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root = "");
 
 // Those of these GPUs and their drivers that are there, for a place that has only the nodes which it is given.
-std::vector<std::string> present_nodes(const std::vector<task::OwnGpu>& gpus);
+std::vector<std::string> present_nodes(const std::vector<task::OwnGpu>& gpus, const std::string& root = "");
 
 }  // namespace dtrain::proc

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agent/base/small_file.h"
@@ -24,7 +25,7 @@
 namespace dtrain::proc {
 namespace {
 
-constexpr int kEventsPerTurn = 2 * static_cast<int>(kHooksAtOnce);
+constexpr int kEventsPerTurn = 3 * static_cast<int>(kHooksAtOnce);
 constexpr std::size_t kErrorReads = 64;       // of one hook in one turn, a chunk each: more than a pipe holds
 constexpr int kLastLooks = 20;                // checks, at the runner's end, whether the killed processes are gone
 constexpr useconds_t kLastLookPause = 5'000;  // microseconds
@@ -33,8 +34,8 @@ bool same_user(const std::optional<task::User>& a, const std::optional<task::Use
   return a && b && a->uid == b->uid && a->name == b->name;
 }
 
-// Between fork and exec: only calls that are safe there. `argv` and `env` were made before.
-[[noreturn]] void become_hook(const account::HostUser& user, char* const* argv, char* const* env, int error_pipe,
+// Between fork and exec: only calls that are safe there. `argv` and `env` were made before. `line_pipe`: -1 for /dev/null.
+[[noreturn]] void become_hook(const account::HostUser& user, char* const* argv, char* const* env, int error_pipe, int line_pipe,
                               const std::vector<std::string>& groups) {
   ::setsid();
   prepare_child();
@@ -45,8 +46,8 @@ bool same_user(const std::optional<task::User>& a, const std::optional<task::Use
     ::_exit(kNotExecuted);
   }
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0 || ::dup2(error_pipe, STDERR_FILENO) < 0 ||
-      !become(user) || ::chdir("/") != 0)
+  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(line_pipe < 0 ? null : line_pipe, STDOUT_FILENO) < 0 ||
+      ::dup2(error_pipe, STDERR_FILENO) < 0 || !become(user) || ::chdir("/") != 0)
     ::_exit(kNotExecuted);
   prepare_child();  // become() cancelled the parent-death signal
   ::umask(022);
@@ -66,6 +67,9 @@ struct HookRunner::Hook {
   Instant limit{};
   bool timed_out = false;
   std::string tail;
+  UniqueFd lines;          // read end of its stdout, if that is read
+  std::string line, news;  // of that: the line that has not ended, and the newest that has and is to be handed on; "": none
+  Instant hand_on{};       // not before this
   std::optional<node::KeepFree> keep_free;  // where its user's images are
   std::string images;                       // a directory of that file system
   std::string cause;                        // why it was killed; "": the limit, or it was not
@@ -96,7 +100,7 @@ Instant HookRunner::deadline() const {
   if (!ended_.empty()) return Instant{};
   Instant earliest = std::min(look_left_, look_disks_);
   for (const auto& [token, hook] : running_)
-    if (!hook->timed_out) earliest = std::min(earliest, hook->limit);
+    earliest = std::min(earliest, std::min(hook->timed_out ? kNever : hook->limit, hook->news.empty() ? kNever : hook->hand_on));
   return earliest;
 }
 
@@ -179,6 +183,13 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   // The hook itself gets an ordinary, blocking stderr: the two ends are separate descriptions.
   ::fcntl(pipe_fds[1], F_SETFL, 0);
   auto hook = std::make_unique<Hook>();
+  UniqueFd line_pipe;
+  if (effect.of_images) {
+    if (::pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) return refuse(effect.token, ::strerror(errno));
+    hook->lines.reset(pipe_fds[0]);
+    line_pipe.reset(pipe_fds[1]);
+    ::fcntl(pipe_fds[1], F_SETFL, 0);
+  }
   hook->token = effect.token;
   hook->job = effect.job;
   hook->user = effect.user;
@@ -199,7 +210,7 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
   hook->errors = std::move(errors);
   hook->limit = now + (effect.limit > 0ns ? effect.limit : time_limit_);
   hook->pid = ::fork();
-  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), theirs.get(), groups);
+  if (hook->pid == 0) become_hook(*user, argv.data(), env.data(), theirs.get(), line_pipe.get(), groups);
   theirs.reset();
   if (hook->pid < 0) {
     const int cause = errno;
@@ -207,7 +218,8 @@ void HookRunner::start(Instant now, const node::RunHook& effect) {
     return refuse(effect.token, ::strerror(cause));
   }
   hook->pid_fd.reset(static_cast<int>(::syscall(SYS_pidfd_open, hook->pid, 0)));
-  if (!hook->pid_fd || !epoll_.add(hook->pid_fd.get(), effect.token) || !epoll_.add(hook->errors.get(), effect.token)) {
+  if (!hook->pid_fd || !epoll_.add(hook->pid_fd.get(), effect.token) || !epoll_.add(hook->errors.get(), effect.token) ||
+      (hook->lines && !epoll_.add(hook->lines.get(), effect.token))) {
     const int cause = errno;
     ::kill(hook->pid, SIGKILL);
     ::waitpid(hook->pid, nullptr, 0);
@@ -225,6 +237,28 @@ void HookRunner::read_errors(Hook& hook) {
     if (n <= 0) return hook.errors.reset();
     hook.tail.append(chunk, static_cast<std::size_t>(n));
     if (hook.tail.size() > limits::kStderrTailBytes) hook.tail.erase(0, hook.tail.size() - limits::kStderrTailBytes);
+  }
+}
+
+void HookRunner::read_lines(Hook& hook) {
+  char chunk[limits::kStderrTailBytes];
+  for (std::size_t i = 0; i < kErrorReads && hook.lines; ++i) {
+    const ssize_t n = ::read(hook.lines.get(), chunk, sizeof chunk);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) return hook.lines.reset();
+    for (const char c : std::string_view(chunk, static_cast<std::size_t>(n))) {
+      const bool ends = c == '\n' || c == '\r';
+      if (!ends && hook.line.size() < kHookLineBytes) hook.line.push_back(c >= ' ' && c <= '~' ? c : ' ');
+      if (ends && !hook.line.empty()) hook.news = std::exchange(hook.line, {});
+    }
+  }
+}
+
+void HookRunner::hand_on_lines(Instant now, EventSink& sink) {
+  for (const auto& [token, hook] : running_) {
+    if (hook->news.empty() || now < hook->hand_on) continue;
+    hook->hand_on = now + kHookLineEvery;
+    sink(node::HookProgress{token, std::exchange(hook->news, {})});
   }
 }
 
@@ -263,6 +297,7 @@ void HookRunner::dispatch(Instant now, EventSink& sink) {
     const auto found = running_.find(token);
     if (found == running_.end()) continue;
     read_errors(*found->second);
+    read_lines(*found->second);
     reap(*found->second);
   }
   for (const auto& [token, hook] : running_) {
@@ -274,6 +309,7 @@ void HookRunner::dispatch(Instant now, EventSink& sink) {
   clear_left();
   look_left_ = left_.empty() ? kNever : now + kLeftHookGroup;
   start_waiting(now);
+  hand_on_lines(now, sink);
   while (!ended_.empty()) {
     sink(std::move(ended_.front()));
     ended_.pop_front();

@@ -1,8 +1,8 @@
 // Runs the notify commands of jobs: as the job's user, in / with the given environment only, stdin and stdout
-// /dev/null, the end of stderr kept, no other descriptors, a time limit on it. Each has a session of its own, and where control groups are
-// given one of those, with limits: what it leaves there is killed when it has ended; without one, what it leaves in its process group. At
-// most kHooksAtOnce run at a time, kHooksOfUser of one user's; the others wait in order.
-// The host's own prolog and epilog, too: without a user it is the agent's own.
+// /dev/null, the end of stderr kept, no other descriptors, a time limit on it. Of the engine's commands stdout is read. Each has a session
+// of its own, and where control groups are given one of those, with limits: what it leaves there is killed when it has ended; without one,
+// what it leaves in its process group. At most kHooksAtOnce run at a time, kHooksOfUser of one user's; the others wait in order. The host's
+// own prolog and epilog, too: without a user it is the agent's own.
 #pragma once
 
 #include <sys/types.h>
@@ -31,6 +31,8 @@ inline constexpr std::uint32_t kHookProcesses = 64;            // of one hook, i
 inline constexpr std::uint64_t kImageHookMemory = 4ull << 30;  // of a command of the container engine (RunHook::of_images)
 inline constexpr std::uint32_t kImageHookProcesses = 1024;     // threads count
 inline constexpr Duration kDiskLookEvery = 1s;                 // at what is free where the images are
+inline constexpr std::size_t kHookLineBytes = 200;             // of a HookProgress; the rest of the line is dropped
+inline constexpr Duration kHookLineEvery = 2s;                 // of one hook; of the lines in between the last is handed on
 inline constexpr Duration kLeftHookGroup = 100ms;              // pause before looking again whether a killed group is empty
 
 class HookRunner {
@@ -42,7 +44,7 @@ class HookRunner {
   HookRunner(const HookRunner&) = delete;
   HookRunner& operator=(const HookRunner&) = delete;
 
-  void run(Instant now, node::RunHook effect);  // -> HookEnded
+  void run(Instant now, node::RunHook effect);  // -> HookEnded, before it HookProgress
   // Ends the hooks of the job, or the one with this token if it is not 0 -> HookEnded for each.
   void end(JobId job, std::uint64_t token = 0);
   int fd() const { return epoll_.fd(); }
@@ -60,6 +62,8 @@ class HookRunner {
   void start(Instant now, const node::RunHook& effect);
   void refuse(std::uint64_t token, const std::string& cause);
   void read_errors(Hook& hook);
+  void read_lines(Hook& hook);
+  void hand_on_lines(Instant now, EventSink& sink);
   void reap(Hook& hook);
 
   Epoll epoll_;

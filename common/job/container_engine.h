@@ -45,24 +45,35 @@ struct Started {
   Variables env;
 };
 
+// What a pull that failed means, by words in the complaint of the engine's program.
+struct PullFault {
+  enum class Then : unsigned char { again, never, elsewhere };  // "elsewhere": the host is at fault
+  std::string_view words;
+  Then then;
+  std::string_view next;  // what people do
+};
+
 struct ContainerEngine {
   std::string_view name;     // in dtraind.yaml, and the file name of its program
   std::string_view helper;   // a program that it needs beside its own; "": none
   std::string_view install;  // what people are told to do where it is missing
   bool needs_cgroup_v2;      // it works only where that is the sole version of control groups
   Result<Started> (*run)(const InImage& task);
-  // What ends with 0 if the image is on the host, with `absent` if not, and otherwise cannot tell; and what fetches it.
+  // What ends with 0 if the image is on the host, with `absent` if not, and otherwise cannot tell; and what fetches it. The latter writes a
+  // line to its stdout every two seconds, which begins with the KiB that have been fetched so far; and what a pull that was killed has left
+  // is removed by the next one.
   std::vector<std::string> (*look)(const std::string& program, const std::string& image);
   int absent;
   std::vector<std::string> (*pull)(const std::string& program, const std::string& image);
-  bool (*only_here)(std::string_view image);     // no registry has an image of such a name
-  bool (*is_final)(std::string_view complaint);  // a pull that ended with that text would fail again
-  std::string_view mark;                         // a variable that all processes in an image of this engine begin with, and no others
+  bool (*only_here)(std::string_view image);  // no registry has an image of such a name
+  std::span<const PullFault> faults;          // the first whose words are in the complaint counts; the last fits all
+  std::string_view mark;                      // a variable that all processes in an image of this engine begin with, and no others
 };
 
 std::span<const ContainerEngine* const> container_engines();
 const ContainerEngine* find_engine(std::string_view name);
 std::string engine_names();  // "podman or enroot"
+const PullFault& fault_of(const ContainerEngine& engine, std::string_view complaint);
 
 // "" too: none. What begins with "-" would be an option of the engine's program.
 bool is_image_name(std::string_view text);

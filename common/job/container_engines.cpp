@@ -56,6 +56,11 @@ std::string engine_names() {
   return one_of(names);
 }
 
+const PullFault& fault_of(const ContainerEngine& engine, std::string_view complaint) {
+  return *std::ranges::find_if(engine.faults,
+                               [&](const PullFault& fault) { return complaint.find(fault.words) != std::string_view::npos; });
+}
+
 std::vector<std::string> without_nested(std::vector<std::string> directories) {
   for (std::string& path : directories)
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();

@@ -130,12 +130,16 @@ std::vector<std::string> look_enroot(const std::string& program, const std::stri
           "dtrain",  program, directory_of(image)};
 }
 
-// All that a pull makes is in one directory, until it is whole; what an older one has left is removed.
+// All that a pull makes is in one directory, until it is whole; what an older one has left is removed. Layers go to enroot's cache, which
+// stays: those that are newer than the pull are what it has fetched.
 std::vector<std::string> pull_enroot(const std::string& program, const std::string& image) {
   return {"/bin/sh",
           "-c",
           std::string(kFindImages) +
               "w=$d/.pull+$i; clear() { [ ! -e \"$w\" ] || { chmod -R u+rwX \"$w\"; rm -rf \"$w\"; }; }; clear; mkdir -p \"$w\" && "
+              ": >\"$w/.began\" && e=$(\"$p\" info | sed -n 's/^ *ENROOT_CACHE_PATH=//p') && "
+              "{ while sleep 2 && [ -d \"$w\" ]; do find \"$w/.began\" \"$e\" -maxdepth 1 -type f \\( -name .began -o -newer \"$w/.began\" "
+              "\\) -exec du -ck {} + | tail -n 1; done 2>/dev/null & } && "
               "TMPDIR=\"$w\" ENROOT_TEMP_PATH=\"$w\" ENROOT_DATA_PATH=\"$w\" ENROOT_NATIVE_OVERLAYFS=yes \"$p\" load --name root \"$3\" && "
               "mv -T \"$w/root\" \"$d/$i\"; c=$?; clear; exit $c",
           "dtrain",
@@ -146,10 +150,16 @@ std::vector<std::string> pull_enroot(const std::string& program, const std::stri
 
 bool no_registry_has(std::string_view image) { return image.starts_with("localhost/"); }
 
-bool fails_again(std::string_view complaint) {
-  constexpr std::array<std::string_view, 4> kFinal = {"error code: 404", "error code: 401", "error code: 403", "Invalid image reference"};
-  return std::ranges::any_of(kFinal, [&](std::string_view words) { return complaint.find(words) != std::string_view::npos; });
-}
+constexpr std::string_view kGivePassword = "put a password into ~/.config/enroot/.credentials there, or correct its name";
+constexpr std::array<PullFault, 7> kPullFaults = {{
+    {"No space left on device", PullFault::Then::elsewhere, "free space there, or remove images as that user with enroot"},
+    {"Disk quota exceeded", PullFault::Then::elsewhere, "free space there, or remove images as that user with enroot"},
+    {"error code: 404", PullFault::Then::never, "correct its name, or push it to its registry"},
+    {"error code: 401", PullFault::Then::never, kGivePassword},
+    {"error code: 403", PullFault::Then::never, kGivePassword},
+    {"Invalid image reference", PullFault::Then::never, "write it as REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST"},
+    {"", PullFault::Then::again, "pull it there as that user with enroot"},
+}};
 
 }  // namespace
 
@@ -157,6 +167,6 @@ extern const ContainerEngine kEnroot;
 const ContainerEngine kEnroot{"enroot",    "unsquashfs", "install enroot (docs/images.md), and start the agent again",
                               false,       run_enroot,   look_enroot,
                               1,           pull_enroot,  no_registry_has,
-                              fails_again, kMark};
+                              kPullFaults, kMark};
 
 }  // namespace dtrain::job

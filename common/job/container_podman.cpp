@@ -24,15 +24,7 @@ bool is_read_by_podman(std::string_view name) {
 }
 
 // Control groups are dtrain's: podman makes none, and looks for no service manager that would. Its warnings are not the command's output.
-constexpr std::array<const char*, 2> kAlways = {"--cgroup-manager=cgroupfs", "--log-level=error"};
-
-std::vector<std::string> podman(const std::string& program, std::initializer_list<std::string> more) {
-  std::vector<std::string> argv = {program, kAlways[0], kAlways[1]};
-  argv.insert(argv.end(), more);
-  return argv;
-}
-
-std::string podman_call() { return std::string("\"$p\" ") + kAlways[0] + " " + kAlways[1] + " "; }
+std::string podman_call() { return "\"$p\" --cgroup-manager=cgroupfs --log-level=error "; }
 
 // Removes what a kill has left of the container (which may need two tries), then becomes `podman run`. `rank`: the variable by which ranks
 // of one task differ, who have a container each; "": there is one.
@@ -49,6 +41,20 @@ std::string run_script(const std::string& rank) {
 std::string look_script() {
   return "p=$1; if [ \"$(id -u)\" != 0 ]; then " + podman_call() + "unshare true 2>/dev/null || " + podman_call() +
          "system migrate >/dev/null 2>&1; " + podman_call() + "unshare true || exit 125; fi; exec " + podman_call() + "image exists \"$2\"";
+}
+
+// What podman itself says of a pull where it has no terminal names layers as they begin, and no sizes. What has arrived is in the directory
+// where it puts layers until they are unpacked: here a directory of this pull alone, on the disk of the images, which is the place that
+// containers.conf calls "storage". A killed podman leaves there what it had. The lock of a pull ends with its shell; whoever makes or
+// removes a directory has that of the place.
+std::string pull_script() {
+  return "p=$1; t=$(" + podman_call() +
+         "info --format '{{.Store.GraphRoot}}')/tmp && mkdir -p \"$t\" || exit 125; exec 8<\"$t\"; flock 8; "
+         "for d in \"$t\"/dtrain-*; do [ ! -d \"$d\" ] || flock --nonblock \"$d\" rm -rf \"$d\"; done; "
+         "w=$(mktemp -d \"$t/dtrain-XXXXXX\") || exit 125; exec 9<\"$w\"; flock 9; exec 8<&-; "
+         "while sleep 2 && [ -d \"$w\" ]; do du -sk \"$w\"; done 2>/dev/null 9<&- & "
+         "TMPDIR=$w " +
+         podman_call() + "pull --quiet \"$2\" >/dev/null 9<&-; c=$?; rm -rf \"$w\"; exit $c";
 }
 
 Result<Started> run_podman(const InImage& task) {
@@ -92,16 +98,34 @@ std::vector<std::string> look_podman(const std::string& program, const std::stri
 }
 
 std::vector<std::string> pull_podman(const std::string& program, const std::string& image) {
-  return podman(program, {"pull", "--quiet", image});
+  return {"/bin/sh", "-c", pull_script(), "dtrain", program, image};
 }
 
 bool only_here(std::string_view image) { return image.starts_with("localhost/"); }
 
-bool is_final(std::string_view complaint) {
-  constexpr std::array<std::string_view, 7> kFinal = {"manifest unknown", "name unknown",      "unauthorized", "denied",
-                                                      "not found",        "invalid reference", "short-name"};
-  return std::ranges::any_of(kFinal, [&](std::string_view words) { return complaint.find(words) != std::string_view::npos; });
-}
+using Then = PullFault::Then;
+constexpr std::string_view kLogIn = "`podman login` to its registry there as that user, or correct its name";
+constexpr std::string_view kCorrect = "correct its name, or push it to its registry";
+constexpr std::string_view kMakeRoom = "free space there, or `podman image prune` as that user";
+constexpr std::string_view kTrust =
+    "let podman there trust the registry: its certificate in /etc/containers/certs.d, or insecure = true in registries.conf";
+constexpr std::array<PullFault, 15> kFaults = {{
+    {"no space left on device", Then::elsewhere, kMakeRoom},
+    {"disk quota exceeded", Then::elsewhere, kMakeRoom},
+    {"manifest unknown", Then::never, kCorrect},
+    {"name unknown", Then::never, kCorrect},
+    {"unauthorized", Then::never, kLogIn},
+    {"authentication required", Then::never, kLogIn},
+    {"denied", Then::never, kLogIn},
+    {"no image found in", Then::never, "give an image that was made for the architecture of the hosts"},
+    {"not found", Then::never, kCorrect},
+    {"invalid reference", Then::never, "write it as REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST"},
+    {"short-name", Then::never, "write its name with its registry: REGISTRY/NAME:TAG"},
+    {"server gave HTTP response to HTTPS client", Then::never, kTrust},
+    {"does not look like a TLS handshake", Then::never, kTrust},
+    {"x509: ", Then::never, kTrust},
+    {"", Then::again, "pull it there as that user with podman"},
+}};
 
 }  // namespace
 
@@ -109,6 +133,6 @@ extern const ContainerEngine kPodman;
 const ContainerEngine kPodman{"podman", "newuidmap", "apt install podman uidmap catatonit, and start the agent again",
                               true,     run_podman,  look_podman,
                               1,        pull_podman, only_here,
-                              is_final, "container"};
+                              kFaults,  "container"};
 
 }  // namespace dtrain::job

@@ -1,7 +1,6 @@
 #include "common/node/doctor.h"
 
 #include <algorithm>
-#include <array>
 
 #include "common/node/host_health.h"
 #include "common/node/words.h"
@@ -11,14 +10,6 @@ namespace {
 
 std::string number(std::uint64_t n) { return std::to_string(n); }
 std::string counted(std::uint64_t n, const std::string& what) { return number(n) + " " + what + (n == 1 ? "" : "s"); }
-
-std::string bytes_text(std::uint64_t bytes) {
-  static constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  std::size_t unit = 0;
-  std::uint64_t rest = 0;
-  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) rest = bytes % 1024, bytes /= 1024;
-  return number(bytes) + (unit == 0 ? "" : "." + number(rest * 10 / 1024)) + " " + kUnits[unit];
-}
 
 std::string limit_text(const std::string& name, std::uint64_t value) {
   if (value == kUnlimited) return "unlimited";

@@ -274,8 +274,8 @@ struct RunHook {
   std::optional<task::User> user;  // unset: the agent's own user; such a hook never waits for hooks of other users
   Duration limit{0};               // after this the hook is killed; 0: the agent's limit for notify commands
   JobId job = 0;                   // the job whose notify command this is; else 0
-  // It is a command of the container engine: it has its user's home and runtime directory, and resources for an image; and it is killed
-  // once less than that is free where the user's images are.
+  // It is a command of the container engine: it has its user's home and runtime directory, and resources for an image; it is killed once
+  // less than that is free where the user's images are; and what it writes to its stdout is HookProgress.
   std::optional<KeepFree> of_images = {};
   bool leaves = false;  // a process that it leaves behind stays, beyond the end of the agent: the engine's for all containers of the user
 };                      // -> HookEnded

@@ -239,6 +239,12 @@ struct HookEnded {
   task::Exit exit;
   bool timed_out = false;  // it took too long and was killed
 };
+// Unasked, and none after its HookEnded: the newest whole line that a running command of the container engine (RunHook::of_images) wrote
+// to its stdout, in printable ASCII, as the agent last read it.
+struct HookProgress {
+  std::uint64_t token = 0;
+  std::string line;
+};
 
 // ---- doctor
 struct Examined {
@@ -330,7 +336,7 @@ using EventAlternatives =
                  AttemptStarted, AttemptRefused, AttemptExited, ShimGone, FreezeDone, JobFilesRemoved, LeaseAsked, LeaseFroze,
                  StandbyReport, ProcessesSeen, Notified, CheckpointsScanned, CheckpointVerified, CheckpointQuarantined, CheckpointWritten,
                  HookEnded, NetworkUp, Gossiped, LogReceived, FormationReceived, RelayReceived, RelayEnded, RelayAnswered, MembersSaved,
-                 Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked>;
+                 Reconfigured, GpusSampled, GpuFaulted, Tick, Stopping, Examined, HostChecked, GpuHoldersFound, DiskLooked, HookProgress>;
 
 // One of the alternatives. It is made, copied, moved and destroyed out of line (event.cpp); alternative.h says why.
 struct Event : EventAlternatives {

@@ -1,9 +1,11 @@
 #include "common/node/images.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "common/base/duration_text.h"
 #include "common/job/container_engine.h"
+#include "common/node/words.h"
 
 namespace dtrain::node {
 namespace {
@@ -20,6 +22,11 @@ std::string how_it_ended(const job::Exit& exit) {
   const std::string said = last_line(exit.stderr_tail);
   if (!said.empty()) return said;
   return exit.signal != 0 ? "it was ended by signal " + std::to_string(exit.signal) : "it ended with " + std::to_string(exit.code);
+}
+
+// "41 s", "20 min".
+std::string about(Duration duration) {
+  return duration < 2min ? duration_text(duration / 1s * 1s) : std::to_string(duration / 1min) + " min";
 }
 
 }  // namespace
@@ -70,13 +77,40 @@ void Images::pull(All::iterator it) {
     it->second.does = Does::waits;
     return say(it->second, "waits until other images are pulled, then pulls image " + image);
   }
-  it->second.does = Does::pulls;
-  say(it->second, "pulls image " + image);
+  Wanted& wanted = it->second;
+  wanted.does = Does::pulls;
+  wanted.began = wanted.grew = wanted.word = c_.now.boot;
+  wanted.fetched = 0;
+  say(wanted, "pulls image " + image);
   run(it, job::find_engine(c_.facts.images)->pull(c_.facts.image_program, image), kImagePullTime, false);
 }
 
+Images::All::iterator Images::of_token(std::uint64_t token) {
+  return std::ranges::find_if(all_, [&](const auto& entry) { return entry.second.token != 0 && entry.second.token == token; });
+}
+
+// The line begins with the KiB that have been fetched (ContainerEngine::pull). A layer is unpacked when it is there, and for as long
+// nothing may be fetched: that is no sign of a pull that hangs, and both are named.
+void Images::hook_told(const HookProgress& e) {
+  const auto it = of_token(e.token);
+  if (it == all_.end() || it->second.does != Does::pulls) return;
+  Wanted& wanted = it->second;
+  std::uint64_t kib = 0;
+  if (std::from_chars(e.line.data(), e.line.data() + e.line.size(), kib).ec != std::errc{} || kib > UINT64_MAX >> 10) return;
+  if (kib << 10 > wanted.fetched) wanted.grew = c_.now.boot;
+  wanted.fetched = std::max(wanted.fetched, kib << 10);
+  if (c_.now.boot - wanted.word < kImageWordEvery) return;
+  wanted.word = c_.now.boot;
+  std::string text = wanted.fetched == 0 ? "nothing" : bytes_text(wanted.fetched);
+  text += " fetched in " + about(c_.now.boot - wanted.began);
+  if (const Duration still = c_.now.boot - wanted.grew; still >= kImageStandsStill)
+    text += wanted.fetched == 0 ? ": its registry is silent"
+                                : ", the last of it " + about(still) + " ago: it is being unpacked, or its registry is silent";
+  say(wanted, "pulls image " + it->first.second + ": " + text);
+}
+
 void Images::hook_ended(const HookEnded& e) {
-  const auto it = std::ranges::find_if(all_, [&](const auto& entry) { return entry.second.token != 0 && entry.second.token == e.token; });
+  const auto it = of_token(e.token);
   if (it == all_.end()) return;
   Wanted& wanted = it->second;
   const std::string& image = it->first.second;
@@ -102,9 +136,11 @@ void Images::hook_ended(const HookEnded& e) {
       e.timed_out ? "that did not end within " + duration_text(pulled ? kImagePullTime : kImageLookTime) : how_it_ended(e.exit);
   const std::string on = " on host " + c_.facts.name;
   if (pulled) {
-    const bool final = engine->is_final(e.exit.stderr_tail);
-    return refuse_all(it, final ? ErrorCode::not_found : ErrorCode::unavailable, "image " + image + " cannot be pulled" + on + ": " + cause,
-                      "pull it there as that user with " + std::string(engine->name), false);
+    const job::PullFault& fault = job::fault_of(*engine, e.exit.stderr_tail);
+    const bool ended_by_host = !e.exit.cause.empty();  // its disk is full, for example
+    return refuse_all(it, fault.then == job::PullFault::Then::never ? ErrorCode::not_found : ErrorCode::unavailable,
+                      "image " + image + " cannot be pulled" + on + ": " + cause, std::string(fault.next),
+                      ended_by_host || fault.then == job::PullFault::Then::elsewhere);
   }
   if (e.timed_out || e.exit.code != engine->absent)
     return refuse_all(it, ErrorCode::unavailable,

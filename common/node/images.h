@@ -5,7 +5,8 @@
 //                                               -> no: pull -> the staging goes on, or the task cannot begin here
 //                                               -> the engine does not work for this user: the host refuses the job
 //
-// Tasks of one user that want the same image wait for the same pull. Pure: the agent runs the engine's program (RunHook).
+// Tasks of one user that want the same image wait for the same pull, and say how much of it has been fetched. Pure: the agent runs the
+// engine's program (RunHook), and hands on the lines in which that counts (HookProgress).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,9 @@ namespace dtrain::node {
 inline constexpr Duration kImageLookTime = 1min;  // for the question whether an image is here
 inline constexpr Duration kImagePullTime = 2h;    // for one pull; then it is ended, and the tasks that waited for it fail
 inline constexpr std::size_t kImagePulls = 2;     // at a time; further images wait
+// How far a pull is: each word of it is a report of this host to the ledger.
+inline constexpr Duration kImageWordEvery = 10s;
+inline constexpr Duration kImageStandsStill = 1min;  // without a new byte; then that is said
 
 class Images final : public StagingStep {
  public:
@@ -29,6 +33,7 @@ class Images final : public StagingStep {
   void begin(const StagedTask& task) override;  // passes once the image is here
   void give_up(const AssignmentId& id) override;
   void hook_ended(const HookEnded& e) override;
+  void hook_told(const HookProgress& e) override;
   void drive() override;
   Instant deadline() const override { return kNever; }
 
@@ -41,12 +46,16 @@ class Images final : public StagingStep {
     std::uint64_t token = 0;  // of the program that runs
     bool given_up = false;    // it is being ended, since nobody waited for it any more
     std::string said;         // what the tasks wait for, as last reported
+    // Of the pull that runs:
+    Instant began{}, grew{}, word{};  // when it began, when the last byte was seen to come, when `said` last was how far it is
+    std::uint64_t fetched = 0;        // bytes
   };
   using Key = std::pair<std::string, std::string>;  // user, image
   using All = std::map<Key, Wanted>;
 
   void look(All::iterator it);
   void pull(All::iterator it);
+  All::iterator of_token(std::uint64_t token);
   void run(All::iterator it, std::vector<std::string> command, Duration limit, bool leaves);
   void refuse_all(All::iterator it, ErrorCode code, const std::string& cause, const std::string& next, bool host_refuses);
   void say(Wanted& wanted, const std::string& reason);

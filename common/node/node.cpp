@@ -165,8 +165,8 @@ void Node::Impl::handle(const Event& event) {
                           std::holds_alternative<Examined>(event) || std::holds_alternative<GpusSampled>(event) ||
                           std::holds_alternative<GpuFaulted>(event) || std::holds_alternative<HostChecked>(event) ||
                           std::holds_alternative<DiskLooked>(event) || std::holds_alternative<GpuHoldersFound>(event) ||
-                          std::holds_alternative<HookEnded>(event) || std::holds_alternative<Tick>(event) ||
-                          std::holds_alternative<Stopping>(event);
+                          std::holds_alternative<HookEnded>(event) || std::holds_alternative<HookProgress>(event) ||
+                          std::holds_alternative<Tick>(event) || std::holds_alternative<Stopping>(event);
   // Until there are orders again, shims of an earlier life of the agent belong to no task here; also while there is
   // no ledger, because another history's is about to come.
   const AssignmentId* told_by = shim_of(event);
@@ -251,6 +251,10 @@ void Node::Impl::decide(const Event& event) {
       if (Part* part = n.c.tickets.take(e.token)) return part->hook_ended(e);
       if (!e.exit.success())
         n.c.log.write(LogLevel::warn, "hook.failed", {{"exit", std::to_string(e.exit.signal ? e.exit.signal : e.exit.code)}});
+    }
+    void operator()(const HookProgress& e) {
+      Part* part = n.c.storage_failed ? nullptr : n.c.tickets.owner(e.token);
+      if (part != nullptr) part->hook_told(e);
     }
     void operator()(const NetworkUp&) {
       n.members.network_up();

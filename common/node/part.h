@@ -54,6 +54,7 @@ class Part {
   virtual void verified(const CheckpointVerified&) {}
   virtual void quarantined(const CheckpointQuarantined&) {}
   virtual void hook_ended(const HookEnded&) {}
+  virtual void hook_told(const HookProgress&) {}
 
  private:
   Runs runs_;

@@ -17,6 +17,11 @@ class Tickets {
     if (owner != nullptr) owners_[last_] = owner;
     return last_;
   }
+  // Returns who waits for the answer, which is yet to come; nullptr: nobody.
+  Part* owner(std::uint64_t ticket) const {
+    const auto found = owners_.find(ticket);
+    return found == owners_.end() ? nullptr : found->second;
+  }
   // Returns whose answer has come, once; nullptr: nobody's.
   Part* take(std::uint64_t ticket) {
     const auto found = owners_.find(ticket);

@@ -59,6 +59,7 @@ DTRAIN_SIM_FIELDS(CheckpointQuarantined, "checkpoint-quarantined", v("job", e.jo
                   v("to", e.moved_to))
 DTRAIN_SIM_FIELDS(CheckpointWritten, "checkpoint-written", v("writer", e.writer); v("result", e.result))
 DTRAIN_SIM_FIELDS(HookEnded, "hook-ended", v("token", e.token); v("exit", e.exit))
+DTRAIN_SIM_FIELDS(HookProgress, "hook-progress", v("token", e.token); v("line", e.line))
 DTRAIN_SIM_FIELDS(NetworkUp, "network-up")
 DTRAIN_SIM_FIELDS(Gossiped, "gossiped", v("kind", e.input.index()))
 DTRAIN_SIM_FIELDS(LogReceived, "log-received", v("type", wire::type_of(e.message)); v("from", e.header.sender.high);

@@ -98,11 +98,44 @@ TEST(Podman, LooksAndPulls) {
   EXPECT_THAT(look, ElementsAre("/bin/sh", "-c", HasSubstr("exec \"$p\" --cgroup-manager=cgroupfs --log-level=error image exists \"$2\""),
                                 "dtrain", "/p", "a/b:1"));
   EXPECT_THAT(podman().pull("/p", "a/b:1"),
-              ElementsAre("/p", "--cgroup-manager=cgroupfs", "--log-level=error", "pull", "--quiet", "a/b:1"));
+              ElementsAre("/bin/sh", "-c", HasSubstr("\"$p\" --cgroup-manager=cgroupfs --log-level=error pull --quiet \"$2\""), "dtrain",
+                          "/p", "a/b:1"));
   EXPECT_TRUE(podman().only_here("localhost/a"));
   EXPECT_FALSE(podman().only_here("localhosts.example/a"));
-  EXPECT_TRUE(podman().is_final("Error: initializing source docker://x: reading manifest 9 in x: manifest unknown"));
-  EXPECT_FALSE(podman().is_final("Error: dial tcp: lookup registry: i/o timeout"));
+}
+
+using Then = PullFault::Then;
+
+TEST(Podman, KnowsWhatAFailedPullMeans) {
+  const auto fault = [](std::string_view complaint) { return fault_of(podman(), complaint); };
+  EXPECT_EQ(fault("Error: initializing source docker://x: reading manifest 9 in x: manifest unknown").then, Then::never);
+  EXPECT_EQ(fault("Error: dial tcp: lookup registry: i/o timeout").then, Then::again);
+  EXPECT_EQ(fault("Error: writing blob: no space left on device").then, Then::elsewhere);
+  EXPECT_THAT(std::string(fault("Error: unauthorized: authentication required").next), HasSubstr("podman login"));
+  EXPECT_EQ(fault("").then, Then::again);
+}
+
+TEST(Enroot, KnowsWhatAFailedPullMeans) {
+  const auto fault = [](std::string_view complaint) { return fault_of(*find_engine("enroot"), complaint); };
+  EXPECT_EQ(fault("[ERROR] URL x returned error code: 404 Not Found").then, Then::never);
+  EXPECT_EQ(fault("[ERROR] URL x returned error code: 503 Service Unavailable").then, Then::again);
+  EXPECT_THAT(std::string(fault("[ERROR] URL x returned error code: 401 Unauthorized").next), HasSubstr(".credentials"));
+  EXPECT_EQ(fault("cp: x: No space left on device").then, Then::elsewhere);
+}
+
+// AMD's GPUs, and all without CDI, are device nodes; an enroot that knows no NVIDIA GPU of the task shows none.
+TEST(ContainerEngines, DeviceNodesAreGivenAsTheyAre) {
+  InImage task = worker();
+  task.devices = {"/dev/dri/renderD128", "/dev/kfd"};
+  const auto in_podman = podman().run(task);
+  ASSERT_TRUE(in_podman);
+  EXPECT_THAT(in_podman->argv, AllOf(Contains("--device=/dev/dri/renderD128"), Contains("--device=/dev/kfd"),
+                                     Contains("--group-add=keep-groups"), Not(Contains(HasSubstr("nvidia")))))
+      << "the nodes belong to groups such as render, which the task keeps";
+  const auto in_enroot = find_engine("enroot")->run(task);
+  ASSERT_TRUE(in_enroot);
+  EXPECT_THAT(in_enroot->argv, AllOf(Contains("--mount=/dev/dri/renderD128:/dev/dri/renderD128"), Contains("--mount=/dev/kfd:/dev/kfd"),
+                                     Contains("--env=NVIDIA_VISIBLE_DEVICES=void")));
 }
 
 const ContainerEngine& enroot() { return *find_engine("enroot"); }
@@ -175,8 +208,6 @@ TEST(Enroot, LooksAndPulls) {
               ElementsAre("/bin/sh", "-c", HasSubstr("load --name root"), "dtrain", "/e", "docker.io+a+b:1", "docker://docker.io#a/b:1"));
   EXPECT_EQ(enroot().pull("/e", "a/b:1").back(), "docker://a/b:1");
   EXPECT_TRUE(enroot().only_here("localhost/a"));
-  EXPECT_TRUE(enroot().is_final("[ERROR] URL x returned error code: 404 Not Found"));
-  EXPECT_FALSE(enroot().is_final("[ERROR] URL x returned error code: 503 Service Unavailable"));
 }
 
 TEST(ContainerEngines, AreFoundByName) {

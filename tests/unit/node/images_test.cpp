@@ -8,9 +8,12 @@
 namespace dtrain::node {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 
 job::Exit complained(std::int32_t code, std::string text = "") {
   job::Exit exit;
@@ -84,6 +87,74 @@ TEST_F(ImagesTest, OneThatIsMissingIsPulledOnceForAllTasks) {
   EXPECT_THAT(described("j").job.state, "Running") << where("j");
 }
 
+TEST_F(ImagesTest, APullSaysHowFarItIs) {
+  give_engines(1);
+  results["n1 exists a/b"] = complained(1);
+  held = {"n1 pull a/b"};
+  submit(imaged("j", 2));
+  work(5s);
+  std::set<std::string> words;  // each is an entry of the log
+  const auto goes_on = [&](Duration time, const std::string& line) {
+    for (Duration passed{}; passed < time; passed += 2s) {
+      houses[0]->give(HookProgress{last.token, line});
+      work(2s);
+      words.insert(tasks("j").at("worker-0").reason);
+    }
+    EXPECT_EQ(tasks("j").at("worker-0").reason, tasks("j").at("worker-1").reason);
+    return tasks("j").at("worker-1").reason;
+  };
+  EXPECT_THAT(goes_on(12s, "0\t/home/x"), AllOf(HasSubstr("pulls image a/b: nothing fetched in 1"), EndsWith(" s")));
+  EXPECT_THAT(goes_on(12s, "1258496\t/home/x"), HasSubstr("pulls image a/b: 1.2 GiB fetched in "));
+  EXPECT_LE(words.size(), std::size_t{4});
+  const std::string still = goes_on(180s, "1258496\t/home/x");
+  EXPECT_THAT(still, MatchesRegex("pulls image a/b: 1.2 GiB fetched in 3 min, the last of it [23] min ago: it is being unpacked, or its "
+                                  "registry is silent"));
+  EXPECT_EQ(goes_on(12s, "no number"), still);
+  EXPECT_THAT(goes_on(12s, "2516992"), HasSubstr("2.4 GiB fetched in 3 min"));
+  houses[0]->give(HookEnded{last.token, {}});
+  work(5s);
+  EXPECT_EQ(tasks("j").at("worker-0").reason, "");
+  houses[0]->give(HookProgress{last.token, "9"});  // late
+  work(1s);
+  EXPECT_EQ(described("j").job.state, "Running") << where("j");
+}
+
+TEST_F(ImagesTest, APullFromASilentRegistrySaysSo) {
+  give_engines(1);
+  results["n1 exists a/b"] = complained(1);
+  held = {"n1 pull a/b"};
+  submit(imaged("j", 1));
+  for (int i = 0; i < 40; ++i) {
+    work(2s);
+    houses[0]->give(HookProgress{last.token, "0\t/x"});
+  }
+  work(2s);
+  EXPECT_THAT(tasks("j").at("worker-0").reason, MatchesRegex("pulls image a/b: nothing fetched in [0-9]+ s: its registry is silent"));
+}
+
+TEST_F(ImagesTest, AHostWhoseDiskIsFullRefuses) {
+  give_engines(2);
+  for (const char* host : {"n1", "n2"}) results[std::string(host) + " exists a/b"] = complained(1);
+  job::Exit full;
+  full.signal = 9;
+  full.cause = "the file system of /home has less free than storage.minFree wants";
+  results["n1 pull a/b"] = full;
+  submit(imaged("j", 4));
+  work(20s);
+  EXPECT_EQ(described("j").job.state, "Running") << where("j");
+  EXPECT_FALSE(any_on("j", "n1")) << where("j");
+}
+
+TEST_F(ImagesTest, SoDoesOneWhosePodmanFindsItFull) {
+  give_engines(2);
+  for (const char* host : {"n1", "n2"}) results[std::string(host) + " exists a/b"] = complained(1);
+  results["n1 pull a/b"] = complained(125, "Error: writing blob: no space left on device\n");
+  submit(imaged("j", 4));
+  work(20s);
+  EXPECT_EQ(described("j").job.state, "Running") << where("j");
+  EXPECT_FALSE(any_on("j", "n1")) << where("j");
+}
+
 TEST_F(ImagesTest, AMissingImageIsAClearError) {
   give_engines(1);
   results["n1 exists a/b"] = complained(1);
@@ -91,8 +162,9 @@ TEST_F(ImagesTest, AMissingImageIsAClearError) {
   submit(imaged("j", 1));
   work(20s);
   EXPECT_EQ(described("j").job.state, "Failed");
-  EXPECT_THAT(described("j").job.reason,
-              HasSubstr("image a/b cannot be pulled on host n1: Error: reading manifest latest in a/b: manifest unknown"));
+  EXPECT_THAT(
+      described("j").job.reason,
+      HasSubstr("image a/b cannot be pulled on host n1: Error: reading manifest latest in a/b: manifest unknown; correct its name"));
 }
 
 TEST_F(ImagesTest, ALocalImageThatIsMissingIsNotPulled) {

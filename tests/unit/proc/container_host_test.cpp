@@ -143,6 +143,25 @@ TEST_F(ContainerHostTest, TheFirstProcessInAnImageIsFoundByItsMark) {
   EXPECT_EQ(process_in_image({"", ""}, "@n", "container", top_ / "proc"), 50) << "without control groups";
 }
 
+TEST_F(ContainerHostTest, ATaskGetsTheDevicesOfItsGpus) {
+  for (const char* node : {"dev/kfd", "dev/dri/renderD128", "dev/dri/renderD129", "dev/nvidia0", "dev/nvidia1", "dev/nvidiactl",
+                           "dev/nvidia-uvm", "dev/infiniband/not-a-device"})
+    file(node, "");
+  const auto devices = [&](const std::string& vendor, const std::string& id, std::int32_t minor) {
+    task::ShimSpec of = spec();
+    of.gpu_ids = {id};
+    of.image->gpus = {{"0000:03:00.0", vendor, minor}};
+    return image_devices(of, top_.path());
+  };
+  EXPECT_THAT(devices("amd", "GPU-1f", 129), ElementsAre("/dev/dri/renderD129", "/dev/kfd"));
+  EXPECT_THAT(devices("nvidia", "GPU-4f", 1), ElementsAre("/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm")) << "those that are there";
+  file("etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices:\n- name: \"0\"\n- name: GPU-4f\n");
+  EXPECT_THAT(devices("nvidia", "GPU-4f", 1), ElementsAre("nvidia.com/gpu=GPU-4f"));
+  EXPECT_THAT(devices("nvidia", "GPU-50", 0), ElementsAre("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")) << "CDI does not know it";
+  EXPECT_THAT(devices("amd", "0", 128), ElementsAre("/dev/dri/renderD128", "/dev/kfd")) << "number 0 of CDI is another maker's";
+  EXPECT_THAT(image_devices(spec(), top_.path()), ::testing::IsEmpty());
+}
+
 TEST_F(ContainerHostTest, AUsersImagesAreInTheHome) {
   account::HostUser user;
   user.uid = 12345;

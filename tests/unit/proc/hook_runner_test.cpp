@@ -13,13 +13,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/base/small_file.h"
 #include "agent/base/unique_fd.h"
 #include "agent/proc/device_gate.h"
 #include "common/base/limits.h"
+#include "common/job/container_engine.h"
 #include "tests/unit/proc/log_files.h"
 #include "tests/unit/proc/processes.h"
 
@@ -27,6 +30,7 @@ namespace dtrain::proc {
 namespace {
 
 using testing::dies;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::ScratchDir;
 using ::testing::SizeIs;
@@ -57,7 +61,10 @@ class HookRunnerTest : public ::testing::Test {
   void runs_shell(const std::string& script) { runs({"sh", "-c", script}); }
   std::vector<node::HookEnded> ended(std::size_t count) {
     std::vector<node::HookEnded> all;
-    EventSink sink = [&](node::Event event) { all.push_back(std::get<node::HookEnded>(std::move(event))); };
+    EventSink sink = [&](node::Event event) {
+      if (auto* told = std::get_if<node::HookProgress>(&event)) told_.push_back({now(), told->line});
+      else all.push_back(std::get<node::HookEnded>(std::move(event)));
+    };
     const Instant end = now() + 20s;
     for (Instant at = now(); all.size() < count && at < end; at = now()) {
       const Duration wait = std::clamp<Duration>(std::min(hooks_->deadline(), end) - at, 0ns, 1s);
@@ -69,7 +76,33 @@ class HookRunnerTest : public ::testing::Test {
   }
   std::string text(const std::string& name) const { return read_small_file(top_ / name).value_or("none"); }
 
+  void runs_engine(std::vector<std::string> command) {
+    node::RunHook effect;
+    effect.token = ++token_;
+    effect.command = std::move(command);
+    effect.user = task::User{"", ::geteuid()};
+    effect.of_images = node::KeepFree{};
+    hooks_->run(now(), std::move(effect));
+  }
+  void tells(std::size_t count) {
+    EventSink sink = [&](node::Event event) { told_.push_back({now(), std::get<node::HookProgress>(event).line}); };
+    for (const Instant end = now() + 20s; told_.size() < count && now() < end; ::usleep(1000)) hooks_->dispatch(now(), sink);
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> texts;
+    for (const auto& [at, line] : told_) texts.push_back(line);
+    return texts;
+  }
+  // What stands for an engine's program.
+  std::string program(const std::string& script) {
+    const std::string path = top_ / "program";
+    std::ofstream(path) << "#!/bin/sh\n" << script;
+    ::chmod(path.c_str(), 0755);
+    return path;
+  }
+
   ScratchDir top_;
+  std::vector<std::pair<Instant, std::string>> told_;
   std::unique_ptr<HookRunner> hooks_;
   std::uint64_t token_ = 0;
 };
@@ -112,6 +145,80 @@ TEST_F(HookRunnerTest, APullEndsWhenTheDiskIsFull) {
   ASSERT_THAT(seen, SizeIs(1));
   EXPECT_THAT(seen[0].exit.cause, HasSubstr("has less free than storage.minFree wants"));
   EXPECT_FALSE(seen[0].timed_out);
+}
+
+// Whole lines, the newest of each time, printable and short; of all other hooks none.
+TEST_F(HookRunnerTest, OfTheEnginesCommandsStdoutIsHandedOn) {
+  runs_engine({"sh", "-c",
+               "w() { while [ ! -e \"$1\" ]; do sleep 0.02; done; }; printf 'one\\n'; w \"$1/a\"; printf 'two\\nthree\\n'; "
+               "head -c 100000 /dev/zero | tr '\\0' x; printf '\\n\\nunfinished'; w \"$1/b\"; printf '\\nth\\033\\303ree\\r'; w \"$1/c\"",
+               "sh", top_.path()});
+  tells(1);
+  for (const char* gate : {"a", "b"}) {
+    std::ofstream(top_ / gate) << "";
+    tells(told_.size() + 1);
+  }
+  ASSERT_THAT(lines(), ElementsAre("one", std::string(kHookLineBytes, 'x'), "th  ree"));
+  for (std::size_t i = 1; i < told_.size(); ++i) EXPECT_GE(told_[i].first - told_[i - 1].first, kHookLineEvery);
+  std::ofstream(top_ / "c") << "";
+  EXPECT_EQ(ended(1).at(0).exit.code, 0);
+  runs_shell("echo unheard");
+  ended(1);
+  EXPECT_THAT(told_, SizeIs(3));
+}
+
+// podman puts layers into TMPDIR, and a killed one leaves them there.
+TEST_F(HookRunnerTest, APullOfPodmanCountsWhatHasArrived) {
+  const std::string podman =
+      program("case \"$*\" in *info*) echo " + (top_ / "storage") + ";; *pull*) head -c 300000 /dev/zero >$TMPDIR/layer; echo $TMPDIR >" +
+              (top_ / "place") + "; sleep 3; echo why >&2; exit 7;; esac\n");
+  for (const char* left : {"dtrain-dead", "other"}) std::filesystem::create_directories(top_ / "storage/tmp/" + left);
+  runs_engine(job::find_engine("podman")->pull(podman, "a/b"));
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].exit.code, 7);
+  EXPECT_EQ(seen[0].exit.stderr_tail, "why\n");
+  ASSERT_FALSE(told_.empty());
+  const int kib = std::stoi(lines().back());
+  EXPECT_GE(kib, 293);
+  EXPECT_LT(kib, 400);
+  EXPECT_THAT(text("place"), HasSubstr(top_ / "storage/tmp/dtrain-"));
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(top_ / "storage/tmp")) left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ElementsAre("other")) << "what is somebody else's stays";
+}
+
+// The pieces of a pull that runs are not taken for those of a dead one.
+TEST_F(HookRunnerTest, PullsOfPodmanLeaveEachOtherAlone) {
+  const std::string podman =
+      program("case \"$*\" in *info*) echo " + (top_ / "storage") + ";; *first*) echo here >$TMPDIR/layer; echo $TMPDIR >" +
+              (top_ / "place") + "; while [ ! -e " + (top_ / "go") + " ]; do sleep 0.05; done; exec cat $TMPDIR/layer >&2;; esac\n");
+  runs_engine(job::find_engine("podman")->pull(podman, "first"));
+  for (const Instant end = now() + 20s; text("place") == "none" && now() < end; ::usleep(1000)) {
+  }
+  runs_engine(job::find_engine("podman")->pull(podman, "second"));
+  EXPECT_EQ(ended(1).at(0).token, token_);
+  std::ofstream(top_ / "go") << "";
+  EXPECT_EQ(ended(1).at(0).exit.stderr_tail, "here\n");
+}
+
+// enroot puts layers into a cache that stays: what was there before does not count.
+TEST_F(HookRunnerTest, APullOfEnrootCountsWhatHasArrived) {
+  const std::string enroot = program("case \"$*\" in info) echo ENROOT_DATA_PATH=" + (top_ / "data") +
+                                     "; echo ENROOT_CACHE_PATH=" + (top_ / "cache") + ";; load*) sleep 0.1; head -c 300000 /dev/zero >" +
+                                     (top_ / "cache/new") + "; sleep 3; mkdir $ENROOT_DATA_PATH/root;; esac\n");
+  for (const char* place : {"data", "cache"}) std::filesystem::create_directories(top_ / place);
+  std::ofstream(top_ / "cache/old") << std::string(1 << 20, 'x');
+  runs_engine(job::find_engine("enroot")->pull(enroot, "a/b"));
+  const auto seen = ended(1);
+  ASSERT_THAT(seen, SizeIs(1));
+  EXPECT_EQ(seen[0].exit.code, 0) << seen[0].exit.stderr_tail;
+  ASSERT_FALSE(told_.empty());
+  const int kib = std::stoi(lines().back());
+  EXPECT_GE(kib, 293);
+  EXPECT_LT(kib, 400);
+  EXPECT_TRUE(std::filesystem::exists(top_ / "data/a+b"));
+  EXPECT_FALSE(std::filesystem::exists(top_ / "data/.pull+a+b"));
 }
 
 TEST_F(HookRunnerTest, WhatCannotBeExecutedSaysSo) {
