@@ -22,6 +22,7 @@ struct Target {
   std::string_view job, role;  // as podTemplateOverrides call it; of the job
 };
 constexpr std::array kNodes{Target{kNode, kNode}};
+constexpr std::array kNodesAsWorkers{Target{kNode, "worker"}};
 constexpr std::array kLauncherAndNodes{Target{"launcher", "launcher"}, Target{kNode, "worker"}};
 
 struct Runtime {
@@ -30,10 +31,21 @@ struct Runtime {
   std::span<const Target> targets = kNodes;
   std::uint32_t nodes = 1;      // unless the job says otherwise
   bool launcher_works = false;  // it is one of the nodes
+  void (*variables)(RoleSpec& node) = [](RoleSpec&) {};
 };
+
+// The script of the first node starts XGBoost's tracker; a node has a worker for each of its GPUs.
+void add_tracker_of_nodes(RoleSpec& node) {
+  node.env["DMLC_TRACKER_URI"] = "{ip:worker:0}";
+  node.env["DMLC_TRACKER_PORT"] = "{env:MASTER_PORT}";
+  node.env["DMLC_TASK_ID"] = "{task.index}";
+  node.env["DMLC_NUM_WORKER"] = std::to_string(node.replicas * std::max(node.resources.gpus, 1u));
+}
+
 constexpr std::array kRuntimes{
     Runtime{"torch-distributed", Framework::pytorch},
     Runtime{"jax-distributed", Framework::jax},
+    Runtime{.name = "xgboost-distributed", .framework = Framework::xgboost, .targets = kNodesAsWorkers, .variables = add_tracker_of_nodes},
     Runtime{"deepspeed-distributed", Framework::mpi, kLauncherAndNodes, 1, true},
     Runtime{"mlx-distributed", Framework::mpi, kLauncherAndNodes, 1, true},
     Runtime{"mpi-distributed", Framework::mpi, kLauncherAndNodes, 2},
@@ -90,6 +102,11 @@ void read_override_of_role(KubeFields pod, const std::string& role, KubeJob& job
   pod.rest();
 }
 
+void name_target(const std::string& path, const Runtime& runtime, KubeNotes& notes) {
+  notes.ignore(path, "the runtime has no such target: only " + std::string(runtime.targets.front().job) +
+                         (runtime.targets.size() > 1 ? " and " + std::string(runtime.targets.back().job) : ""));
+}
+
 void read_override(KubeFields part, const Runtime& runtime, KubeJob& job) {
   const auto named = part.list("targetJobs");
   const auto is_named = [&](const Target& target) {
@@ -98,23 +115,48 @@ void read_override(KubeFields part, const Runtime& runtime, KubeJob& job) {
              return name != nullptr && name->text == target.job;
            });
   };
-  if (std::ranges::none_of(runtime.targets, is_named))
-    return job.notes.ignore(part.path(), "the runtime has no such target: only " + std::string(runtime.targets.front().job) +
-                                             (runtime.targets.size() > 1 ? " and " + std::string(runtime.targets.back().job) : ""));
+  if (std::ranges::none_of(runtime.targets, is_named)) return name_target(part.path(), runtime, job.notes);
   for (const Target& target : runtime.targets)
     if (is_named(target)) read_override_of_role(part.map("spec"), std::string(target.role), job);
   part.skip({"metadata", "spec"});
   part.rest();
 }
 
+// What stands at the end of these keys; all beside them is named.
+KubeFields below(KubeFields fields, std::span<const std::string_view> keys) {
+  if (keys.empty()) return fields;
+  KubeFields next = fields.map(keys.front());
+  fields.skip({"metadata"});
+  fields.rest();
+  return below(next, keys.subspan(1));
+}
+
+void read_patch(KubeFields patch, const Runtime& runtime, KubeJob& job) {
+  constexpr std::array<std::string_view, 3> kToJobs{"trainingRuntimeSpec", "template", "spec"}, kToPod{"template", "spec", "template"};
+  patch.skip({"manager", "time"});
+  KubeFields set = below(patch, kToJobs);
+  const auto parts = set.list("replicatedJobs");
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    KubeFields part(parts[i], item_path(set.path("replicatedJobs"), i), job.notes);
+    const std::string name = part.text("name").value_or("");
+    const auto target = std::ranges::find(runtime.targets, name, &Target::job);
+    if (target == runtime.targets.end()) {
+      name_target(part.path(), runtime, job.notes);
+      continue;
+    }
+    KubeFields pod_template = below(part, kToPod);
+    pod_template.skip({"metadata"});
+    read_override_of_role(pod_template.map("spec"), std::string(target->role), job);
+    pod_template.rest();
+  }
+  set.rest();
+}
+
 // The nodes of a job of mpirun wait for processes of its launcher, which may be a node itself. They are like it in all but that.
 void add_nodes(const Runtime& runtime, std::uint32_t nodes, KubeJob& job) {
   const std::string main(runtime.targets.front().role), other(runtime.targets.back().role);
-  RoleSpec& launcher = job.spec.roles[main];
-  RoleSpec& node = job.spec.roles[other] = launcher;
-  KubeRole& of_node = job.roles[other] = job.roles[main];
-  of_node.words.clear();
-  for (const std::string& word : waiting_command()) of_node.words.push_back({"", "", word});
+  add_waiting_role(main, other, job);
+  RoleSpec &launcher = job.spec.roles[main], &node = job.spec.roles[other];
   node.replicas = node.min_replicas = runtime.launcher_works ? std::max(nodes - 1, 1u) : nodes;
   node.nproc_per_node = std::max(launcher.nproc_per_node, 1u);
   launcher.replicas = launcher.min_replicas = 1;
@@ -152,6 +194,7 @@ void read_train_job(KubeFields& spec, KubeJob& job) {
     read_processes(trainer, "gpu", role, job.notes);
     add_nodes(runtime, nodes, job);
   }
+  runtime.variables(role);
   trainer.rest();
   if (spec.take("initializer") != nullptr)
     job.notes.refuse("unsupported", spec.path("initializer"), "what runs before the tasks is not run by this version",
@@ -161,6 +204,9 @@ void read_train_job(KubeFields& spec, KubeJob& job) {
     for (std::size_t i = 0; i < parts.size(); ++i)
       read_override(KubeFields(parts[i], item_path(spec.path(key), i), job.notes), runtime, job);
   }
+  const auto patches = spec.list("runtimePatches");
+  for (std::size_t i = 0; i < patches.size(); ++i)
+    read_patch(KubeFields(patches[i], item_path(spec.path("runtimePatches"), i), job.notes), runtime, job);
   spec.skip({"labels", "annotations"});
 }
 

@@ -32,8 +32,14 @@ bool is_own(const YamlNode& tree) {
   return version.empty() || kind.empty() || !nearest(version, {std::string(kOwnVersion)}).empty();
 }
 
-bool is_list(const YamlNode& tree) { return text_of(tree, "kind") == "List" && tree.find("items") != nullptr; }
 bool is_job_kind(const std::string& kind) { return kind == kTrainJob || manifest_kind(kind, "") != nullptr; }
+// List, and TFJobList and so on.
+bool is_list(const YamlNode& tree) {
+  constexpr std::string_view kList = "List";
+  const std::string kind = text_of(tree, "kind");
+  return kind.ends_with(kList) && tree.find("items") != nullptr &&
+         (kind == kList || is_job_kind(kind.substr(0, kind.size() - kList.size())));
+}
 std::string nearest_job_kind(const std::string& kind) {
   std::vector<std::string> known{std::string(kTrainJob)};
   for (const ManifestKind& one : manifest_kinds()) known.emplace_back(one.kind);
@@ -48,6 +54,14 @@ bool is_known_group(const std::string& group) {
   });
 }
 
+// Annotations that have an operator do something for the job; all others are notes for people and other programs.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kActingAnnotations{{
+    {"kubedl.io/git-sync-config", "no code is fetched: give it as a package (--package DIRECTORY)"},
+    {"kubedl.io/tensorboard-config", "none is started; dtrainctl exec, or a role of its own, runs one"},
+    {"kubedl.io/enable-elastic-training", "the number of tasks follows minReplicas of elasticPolicy, and dtrainctl scale"},
+}};
+constexpr std::string_view kPriorityOfKueue = "kueue.x-k8s.io/priority-class";
+
 // The fields that only a server writes are left out.
 void read_kube_metadata(KubeFields metadata, KubeJob& job) {
   job.spec.name = metadata.text("name").value_or("");
@@ -55,7 +69,13 @@ void read_kube_metadata(KubeFields metadata, KubeJob& job) {
   job.name_space = metadata.text("namespace").value_or("default");
   KubeFields labels = metadata.map("labels");
   for (const YamlEntry* entry : labels.entries())
-    if (const auto value = labels.text(entry->key)) job.spec.labels[entry->key] = *value;
+    if (const auto value = labels.text(entry->key)) {
+      job.spec.labels[entry->key] = *value;
+      if (entry->key == kPriorityOfKueue) read_priority_class(labels.path(entry->key), *value, job);
+    }
+  KubeFields annotations = metadata.map("annotations");
+  for (const auto& [name, why] : kActingAnnotations)
+    if (annotations.take(name) != nullptr) job.notes.ignore(annotations.path(name), std::string(why));
   metadata.skip({"annotations", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "clusterName", "managedFields"});
   metadata.rest();
 }
