@@ -128,6 +128,7 @@ bool read_first_mpi(KubeFields& spec, KubeJob& job) {
   constexpr std::uint32_t kRetriesUnlessSaid = 6;
   constexpr std::uint64_t kMilliOfCpu = 1000;
   RoleSpec& launcher = job.spec.roles["launcher"];
+  launcher.min_replicas = 1;
   launcher.restart_policy = on_failure;
   job.roles["launcher"].path = spec.path("template");
   job.pod_restarts = true;

@@ -2,6 +2,8 @@
 // manifests/base/runtimes and pkg/runtime/framework/plugins/{torch,jax,mpi} of its releases 2.0 and 2.1.
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <optional>
 #include <span>
 
 #include "common/base/limits.h"
@@ -51,17 +53,99 @@ constexpr std::array kRuntimes{
     Runtime{"mpi-distributed", Framework::mpi, kLauncherAndNodes, 2},
 };
 
-const Runtime* read_runtime(KubeFields reference, KubeNotes& notes) {
+// What stands at the end of these keys; all beside them is named.
+KubeFields below(KubeFields fields, std::span<const std::string_view> keys) {
+  if (keys.empty()) return fields;
+  KubeFields next = fields.map(keys.front());
+  fields.skip({"metadata"});
+  fields.rest();
+  return below(next, keys.subspan(1));
+}
+
+constexpr std::array kWhereJobsAre{std::string_view("template"), std::string_view("spec")};  // of a runtime
+
+// Which tasks a policy of a runtime is for.
+Runtime read_policy_of_runtime(KubeFields policy, KubeJob& job) {
+  Runtime out{.name = {}, .framework = Framework::generic};
+  if (policy.entries().empty()) return out;
+  out.nodes = static_cast<std::uint32_t>(policy.number("numNodes", 1, limits::kTasksPerJob).value_or(1));
+  for (const std::string key : {"torch", "jax", "xgboost"})
+    if (policy.take(key) != nullptr) {
+      const std::uint32_t nodes = out.nodes;
+      out = *std::ranges::find(kRuntimes, key + "-distributed", &Runtime::name);
+      out.nodes = nodes;
+      policy.map(key).rest();
+    }
+  for (const std::string_view key : {"mpi", "flux"})
+    if (policy.take(key) != nullptr)
+      job.notes.refuse("unsupported", policy.path(key), "of the runtimes in a file this version reads those of torch, jax and xgboost",
+                       "name the runtime deepspeed-distributed or mpi-distributed, or write an MPIJob");
+  policy.rest();
+  return out;
+}
+
+// A runtime of the file itself: its pod is the task's, as far as the TrainJob does not say otherwise.
+Runtime read_runtime_of_file(const KubeRuntime& found, KubeJob& job) {
+  KubeNotes notes{found.places.for_same_places(), found.places.for_same_places()};
+  KubeJob part{job.settings, notes, job.spec, kNode, job.name_space};
+  KubeFields spec(found.spec, "spec", notes);
+  const Runtime runtime = read_policy_of_runtime(spec.map("mlPolicy"), part);
+  const std::string role(runtime.targets.front().role);
+  part.idle.insert(role);         // its command may be the TrainJob's
+  spec.skip({"podGroupPolicy"});  // tasks begin together
+  spec.skip({"mlPolicy"});
+  KubeFields set = below(spec, kWhereJobsAre);
+  set.skip({"network"});
+  const auto jobs = set.list("replicatedJobs");
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    KubeFields one(jobs[i], item_path(set.path("replicatedJobs"), i), notes);
+    if (one.text("name").value_or("") != runtime.targets.front().job) {
+      notes.refuse("unsupported", one.path(), "is not run by this version, which runs the job " + std::string(runtime.targets.front().job),
+                   "fetch data and model by a job of its own, or by the task's command");
+      continue;
+    }
+    one.skip({"groupName", "replicas"});
+    KubeFields of_job = below(one, kWhereJobsAre);
+    of_job.skip({"completionMode", "completions", "parallelism"});  // numNodes
+    read_pod_template(of_job.take("template"), of_job.path("template"), role, part);
+    of_job.rest();
+  }
+  set.rest();
+  job.roles = std::move(part.roles);
+  job.graces = std::move(part.graces);
+  std::erase_if(job.roles[role].words, [](const KubeText& word) { return word.path.empty(); });
+  job.notes.errors.add_all(notes.errors.take());
+  job.notes.ignored.add_all(notes.ignored.take());
+  return runtime;
+}
+
+// Of the command and the arguments of a runtime those count that the TrainJob does not give.
+void read_trainer(KubeFields& trainer, const std::string& role, KubeJob& job) {
+  std::vector<KubeText>& words = job.roles[role].words;
+  const auto of_command = [](const KubeText& word) { return word.path.find(".command[") != std::string::npos; };
+  if (trainer.take("command") != nullptr) std::erase_if(words, of_command);
+  if (trainer.take("args") != nullptr) std::erase_if(words, std::not_fn(of_command));
+  const bool given = std::ranges::any_of(words, of_command);
+  if (given) job.idle.insert(role);
+  read_command(trainer, role, job);
+  if (given) job.idle.erase(role);
+  std::stable_partition(words.begin(), words.end(), of_command);
+}
+
+std::optional<Runtime> read_runtime(KubeFields reference, KubeJob& job) {
+  KubeNotes& notes = job.notes;
   reference.skip({"apiGroup", "kind"});
   const std::string name = reference.text("name").value_or("");
   reference.rest();
+  if (job.runtimes != nullptr)
+    if (const auto own = job.runtimes->find(name); own != job.runtimes->end()) return read_runtime_of_file(own->second, job);
   std::vector<std::string> known;
   for (const Runtime& runtime : kRuntimes) known.emplace_back(runtime.name);
   const auto found = std::ranges::find(kRuntimes, name, &Runtime::name);
-  if (found != kRuntimes.end()) return &*found;
+  if (found != kRuntimes.end()) return *found;
   notes.refuse("unsupported", reference.path("name"), "unknown runtime " + in_quotes(name) + ": this version knows " + one_of(known, "and"),
                "write the job as a dtrain/v1 job, whose command is that of the runtime");
-  return nullptr;
+  return std::nullopt;
 }
 
 // auto is the task's GPUs, without any its CPUs, rounded up; without both it is left to the command.
@@ -122,15 +206,6 @@ void read_override(KubeFields part, const Runtime& runtime, KubeJob& job) {
   part.rest();
 }
 
-// What stands at the end of these keys; all beside them is named.
-KubeFields below(KubeFields fields, std::span<const std::string_view> keys) {
-  if (keys.empty()) return fields;
-  KubeFields next = fields.map(keys.front());
-  fields.skip({"metadata"});
-  fields.rest();
-  return below(next, keys.subspan(1));
-}
-
 void read_patch(KubeFields patch, const Runtime& runtime, KubeJob& job) {
   constexpr std::array<std::string_view, 3> kToJobs{"trainingRuntimeSpec", "template", "spec"}, kToPod{"template", "spec", "template"};
   patch.skip({"manager", "time"});
@@ -168,25 +243,25 @@ void add_nodes(const Runtime& runtime, std::uint32_t nodes, KubeJob& job) {
 }  // namespace
 
 void read_train_job(KubeFields& spec, KubeJob& job) {
-  const Runtime* known = read_runtime(spec.map("runtimeRef"), job.notes);
-  const Runtime& runtime = known != nullptr ? *known : kRuntimes.front();
+  const std::optional<Runtime> known = read_runtime(spec.map("runtimeRef"), job);
+  const Runtime runtime = known.value_or(kRuntimes.front());
   const std::string main(runtime.targets.front().role);
   RoleSpec& role = job.spec.roles[main];
   job.roles[main].path = spec.path("trainer");
   role.restart_policy = RestartPolicy::on_failure;
   job.spec.policy.clean_pod_policy = CleanPodPolicy::running;
   job.spec.policy.backoff_limit = kRetriesOfJob;
-  if (known != nullptr) job.spec.framework = runtime.framework;
+  if (known) job.spec.framework = runtime.framework;
   KubeFields trainer = spec.map("trainer");
   const auto nodes = static_cast<std::uint32_t>(trainer.number("numNodes", 1, limits::kTasksPerJob).value_or(runtime.nodes));
   role.replicas = role.min_replicas = nodes;
-  if (known != nullptr) {
-    read_command(trainer, main, job);
+  if (known) {
+    read_trainer(trainer, main, job);
   } else {  // it may have what is missing here
     trainer.skip({"command", "args", "env", "image", "workingDir"});
     job.roles[main].words = {{"", "", "unknown"}};
   }
-  read_kube_resources(trainer.map("resourcesPerNode"), role, job.notes);
+  if (trainer.take("resourcesPerNode") != nullptr) read_kube_resources(trainer.map("resourcesPerNode"), role, job.notes);
   if (job.spec.framework == Framework::pytorch) {
     job.spec.options["rankStarter"] = "command";
     read_processes(trainer, "auto", role, job.notes);

@@ -15,7 +15,7 @@ namespace {
 using Kind = YamlNode::Kind;
 
 // Why a field has no effect here, wherever it stands.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kReasons{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 33> kReasons{{
     {"serviceAccountName", "tasks run as the user who submits the job"},
     {"serviceAccount", "tasks run as the user who submits the job"},
     {"automountServiceAccountToken", "tasks run as the user who submits the job, and there is no token"},
@@ -37,6 +37,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kReasons
     {"hostAliases", "addresses are given to tasks as numbers; names are the host's matter"},
     {"dnsConfig", "names are the host's matter"},
     {"subPathExpr", "is not evaluated; write the path"},
+    {"podAffinity", "is not evaluated; placement: pack of a dtrain/v1 job puts its tasks near each other"},
+    {"spotReplicaSpec", "all tasks of a role are alike"},
     {"sizeLimit", "what tasks write there has the limits of the host's file system"},
     {"items", "the directory holds the files under their own names"},
     {"hostIPC", "a task without an image is in the host's namespaces"},

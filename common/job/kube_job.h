@@ -81,12 +81,20 @@ struct KubeStep {
   std::vector<std::string> words;
 };
 
+// A runtime of TrainJobs that stands in the same file.
+struct KubeRuntime {
+  const YamlNode* spec = nullptr;  // null: it has none
+  FileErrors places;               // of its fields
+};
+using KubeRuntimes = std::map<std::string, KubeRuntime>;
+
 struct KubeJob {
   const wire::ManifestSettings& settings;
   KubeNotes& notes;
   JobSpec& spec;
   std::string_view container_name;  // of several containers this one is the task
   std::string name_space;
+  const KubeRuntimes* runtimes = nullptr;
   bool else_first = false;            // ManifestKind::else_first
   std::set<std::string> idle = {};    // roles with KindRole::idle
   bool own_clean_pod_policy = false;  // the kind has words of its own for it, and has read them

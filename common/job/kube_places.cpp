@@ -34,7 +34,7 @@ void read_node_affinity(KubeFields affinity, RoleSpec& role, KubeNotes& notes) {
   for (std::size_t i = 0; plain && i < terms.size(); ++i) {
     KubeFields term(terms[i], item_path(required.path("nodeSelectorTerms"), i), notes);
     const auto expressions = term.list("matchExpressions");
-    plain = term.entries().size() == 1;
+    plain = term.entries().size() == 1 && !expressions.empty();
     for (std::size_t e = 0; plain && e < expressions.size(); ++e) {
       KubeFields expression(expressions[e], item_path(term.path("matchExpressions"), e), notes);
       const auto values = expression.list("values");

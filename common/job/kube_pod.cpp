@@ -98,6 +98,7 @@ std::optional<std::uint64_t> amount(KubeFields& fields, std::string_view key, Re
 }
 
 void read_gpus(KubeFields& limits, KubeFields& requests, RoleSpec& role) {
+  role.resources.gpus = 0;
   for (const std::string_view name : kGpuNames) {
     const auto of_limits = limits.number(name, 0, kMostGpusOfTask), of_requests = requests.number(name, 0, kMostGpusOfTask);
     role.resources.gpus += static_cast<std::uint32_t>(of_limits.value_or(of_requests.value_or(0)));

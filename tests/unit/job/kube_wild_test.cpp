@@ -163,6 +163,69 @@ TEST(KubeKubedl, WhatItsAnnotationsHaveItDoIsNamed) {
                                                   HasSubstr("spec.cronPolicy: has no effect here: the job runs once")));
 }
 
+// Every field of a pod, a container and a job that the API knows (corev1 of Kubernetes 1.33, training-operator 1.9) and that is not
+// honoured is named; those that need nothing here are not.
+TEST(KubeFields, OfTheApiNoneIsDroppedInSilence) {
+  struct Fields {
+    std::string before, after;
+    std::vector<std::string> named, quiet;
+  };
+  const std::string pod = "    Worker: {template: {spec: {";
+  const std::string container = "containers: [{name: tensorflow, command: [a]";
+  for (const Fields& part :
+       {Fields{"\n" + pod,
+               container + "}]}}}\n",
+               {"automountServiceAccountToken: true",
+                "dnsConfig: {nameservers: [x]}",
+                "ephemeralContainers: [{name: x}]",
+                "hostAliases: [{ip: x}]",
+                "hostIPC: true",
+                "hostPID: true",
+                "hostUsers: true",
+                "hostname: x",
+                "os: {name: linux}",
+                "overhead: {cpu: 1}",
+                "preemptionPolicy: Never",
+                "priority: 7",
+                "readinessGates: [{conditionType: x}]",
+                "resourceClaims: [{name: x}]",
+                "runtimeClassName: x",
+                "schedulerName: x",
+                "schedulingGates: [{name: x}]",
+                "securityContext: {runAsUser: 7}",
+                "serviceAccount: x",
+                "serviceAccountName: x",
+                "setHostnameAsFQDN: true",
+                "shareProcessNamespace: true",
+                "subdomain: x",
+                "tolerations: [{key: x}]",
+                "topologySpreadConstraints: [{maxSkew: 1}]",
+                "volumes: [{name: x, emptyDir: {}}]",
+                "priorityClassName: x",
+                "restartPolicy: Always"},
+               {"hostNetwork: true", "dnsPolicy: Default", "imagePullSecrets: [{name: x}]", "nodeSelector: {a: b}", "nodeName: x",
+                "activeDeadlineSeconds: 7", "terminationGracePeriodSeconds: 7", "enableServiceLinks: false"}},
+        Fields{"\n" + pod + container + ", ",
+               "}]}}}\n",
+               {"lifecycle: {preStop: {exec: {}}}", "livenessProbe: {exec: {}}", "readinessProbe: {exec: {}}", "startupProbe: {exec: {}}",
+                "resizePolicy: [{resourceName: cpu}]", "restartPolicyRules: [{action: Restart}]", "securityContext: {privileged: true}",
+                "stdin: true", "tty: true", "terminationMessagePath: /x", "volumeDevices: [{name: x}]", "resources: {claims: [{name: x}]}",
+                "resources: {limits: {hugepages-2Mi: 1}}", "resources: {requests: {memory: 1Gi}}"},
+               {"imagePullPolicy: Always", "ports: [{containerPort: 1}]", "workingDir: /", "image: x", "resources: {}",
+                "resources: {limits: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}}"}}}) {
+    for (const auto& [fields, named] : {std::pair(&part.named, true), std::pair(&part.quiet, false)})
+      for (const std::string& field : *fields) {
+        const ParsedJob job = one_job(tf_job(part.before + field + (part.before.ends_with("{") ? ", " : "") + part.after));
+        EXPECT_EQ(!job.warnings.empty(), named) << field;
+        for (const std::string& warning : job.warnings) EXPECT_THAT(warning, ::testing::Not(HasSubstr("did you mean"))) << field;
+      }
+  }
+  const std::string worker = "\n    Worker: {template: {spec: {" + container + "}]}}}\n";
+  for (const char* policy : {"minResources: {cpu: 1}", "queue: x", "scheduleTimeoutSeconds: 7", "minAvailable: 0", "priorityClass: x"})
+    EXPECT_THAT(one_job(tf_job(worker, "  runPolicy: {schedulingPolicy: {" + std::string(policy) + "}}\n")).warnings, ::testing::SizeIs(1))
+        << policy;
+}
+
 // ---------------------------------------------------------------- other forms
 
 TEST(KubeLists, AKindsOwnListIsAList) {
@@ -288,6 +351,60 @@ TEST(KubeTrainJob, PatchesOfTheRuntimeCount) {
   EXPECT_EQ(job.spec.roles.at("node").node_selector.at("rim"), "north");
   EXPECT_EQ(job.spec.roles.at("node").env.at("K"), "v");
   EXPECT_THAT(job.spec.require_paths, ElementsAre("/tmp/d"));
+}
+
+TEST(KubeTrainJob, ARuntimeOfTheSameFileIsTheTemplate) {
+  const std::string runtime = R"(---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: quarry}
+spec:
+  mlPolicy: {numNodes: 3, torch: {}}
+  podGroupPolicy: {volcano: {}}
+  template:
+    spec:
+      network: {publishNotReadyAddresses: true}
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                tolerations: [{key: wet}]
+                containers:
+                - {name: node, image: rock, command: [torchrun, a.py], args: [--old], env: [{name: A, value: r}, {name: B, value: r}],
+                   resources: {limits: {nvidia.com/gpu: 2}}}
+)";
+  const auto job_with = [&](const std::string& trainer) { return train_job_of("quarry", trainer) + runtime; };
+  const ParsedJob job = one_job(job_with("  trainer: {args: [--new], env: [{name: B, value: j}]}\n"));
+  EXPECT_THAT(job.warnings,
+              ElementsAre(HasSubstr("f.yaml:24: spec.template.spec.replicatedJobs[0].template.spec.template.spec.tolerations")));
+  const RoleSpec& node = job.spec.roles.at("node");
+  EXPECT_EQ(job.spec.framework, Framework::pytorch);
+  EXPECT_EQ(node.replicas, 3u);
+  EXPECT_EQ(node.image, "rock");
+  EXPECT_EQ(node.resources.gpus, 2u);
+  EXPECT_THAT(node.command, ElementsAre("torchrun", "a.py", "--new"));
+  EXPECT_EQ(node.env.at("A") + node.env.at("B"), "rj");
+  EXPECT_EQ(rendered(job.spec, {"node", 2}).env.at("PET_NPROC_PER_NODE"), "2");
+  const ParsedJob other = one_job(job_with("  trainer: {numNodes: 2, command: [b], resourcesPerNode: {limits: {cpu: 1}}}\n"));
+  EXPECT_THAT(other.spec.roles.at("node").command, ElementsAre("b", "--old"));
+  EXPECT_EQ(other.spec.roles.at("node").resources.gpus, 0u);
+  EXPECT_EQ(other.spec.roles.at("node").replicas, 2u);
+}
+
+TEST(KubeTrainJob, OfARuntimeInTheFileWhatIsNotRunIsRefused) {
+  const std::string head = train_job_of("quarry", "  trainer: {command: [a]}\n") +
+                           "---\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: quarry}\nspec:\n";
+  EXPECT_THAT(
+      errors_of(head + "  mlPolicy: {flux: {numProcPerNode: 1}}\n  template: {spec: {replicatedJobs: [{name: dataset-initializer}]}}\n"),
+      ElementsAre(HasSubstr("f.yaml:12: spec.mlPolicy.flux: of the runtimes in a file this version reads those of torch, jax and xgboost"),
+                  HasSubstr("f.yaml:13: spec.template.spec.replicatedJobs[0]: is not run by this version")));
+  const JobFile unused = read_file(train_job_of("torch-distributed", "  trainer: {command: [a]}\n") + head.substr(head.find("---")));
+  EXPECT_THAT(unused.errors, IsEmpty());
+  EXPECT_THAT(unused.jobs.at(0).warnings,
+              ElementsAre(HasSubstr("document 2: kind `TrainingRuntime` of `trainer.kubeflow.org/v1alpha1` is no job")));
 }
 
 TEST(KubeTrainJob, XgboostIsToldOfItsTracker) {
