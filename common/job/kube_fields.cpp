@@ -15,7 +15,7 @@ namespace {
 using Kind = YamlNode::Kind;
 
 // Why a field has no effect here, wherever it stands.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 33> kReasons{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 35> kReasons{{
     {"serviceAccountName", "tasks run as the user who submits the job"},
     {"serviceAccount", "tasks run as the user who submits the job"},
     {"automountServiceAccountToken", "tasks run as the user who submits the job, and there is no token"},
@@ -38,6 +38,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 33> kReasons
     {"dnsConfig", "names are the host's matter"},
     {"subPathExpr", "is not evaluated; write the path"},
     {"podAffinity", "is not evaluated; placement: pack of a dtrain/v1 job puts its tasks near each other"},
+    {"backend", "the script chooses its backend"},
+    {"withGloo", "PADDLE_GLOO_HTTP_ENDPOINT and its like are not set"},
     {"spotReplicaSpec", "all tasks of a role are alike"},
     {"sizeLimit", "what tasks write there has the limits of the host's file system"},
     {"items", "the directory holds the files under their own names"},

@@ -322,8 +322,8 @@ std::string table_row(const ManifestKind& kind) {
   }
   const std::string group = kind.group.empty() ? "" : " of " + std::string(kind.group);
   return "| `" + std::string(kind.kind) + "`" + group + " | `" + std::string(kind.replica_specs.empty() ? "spec" : kind.replica_specs) +
-         "` | `" + std::string(kind.container) + (kind.else_first ? "`, else the first | " : "` | ") + roles + " | " + succeeds + " | " + recovers + " | " +
-         (restarts.empty() ? "none" : restarts) + " |";
+         "` | `" + std::string(kind.container) + (kind.else_first ? "`, else the first | " : "` | ") + roles + " | " + succeeds + " | " +
+         recovers + " | " + (restarts.empty() ? "none" : restarts) + " |";
 }
 
 TEST(KubeDocs, TheTableOfStateRulesIsThatOfTheCode) {

@@ -46,6 +46,17 @@ TEST(KubeVariables, FieldsOfThePodAndAmountsOfTheContainer) {
     EXPECT_EQ(worker.env.at(name), value) << name;
 }
 
+TEST(KubeVariables, NamesOfPodsThatNoHostResolvesAreNamed) {
+  const ParsedJob job = one_job(worker_pod(R"(
+          containers:
+          - name: tensorflow
+            command: [a, "--log=reed-worker-0.log", "--at=reed-worker-1.default.svc:80", reed-worker-x]
+            env: [{name: MASTER_ADDR, value: reed-worker-0}, {name: OTHER, value: weed-worker-0}]
+)"));
+  EXPECT_THAT(job.warnings, UnorderedElementsAre(HasSubstr("containers[0].command[2]: names reed-worker-1, which no host resolves"),
+                                                 HasSubstr("containers[0].env[0].value: names reed-worker-0, which no host resolves")));
+}
+
 TEST(KubeVariables, AnAmountThatNobodyGivesIsRefused) {
   for (const char* reference :
        {"resource: limits.memory", "resource: limits.cpu, containerName: other", "resource: limits.cpu, divisor: 0m", "resource: cpu"}) {
