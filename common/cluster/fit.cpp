@@ -4,6 +4,8 @@
 #include <bit>
 #include <map>
 
+#include "common/job/host_labels.h"
+
 namespace dtrain::cluster {
 namespace {
 
@@ -15,7 +17,8 @@ std::uint64_t times(std::int64_t free, std::uint64_t each) {
 bool has_labels(const HostCapacity& host, const std::map<std::string, std::string>& wanted) {
   return std::all_of(wanted.begin(), wanted.end(), [&](const auto& label) {
     const auto it = host.labels.find(label.first);
-    return it != host.labels.end() && it->second == label.second;
+    if (it == host.labels.end()) return label.first == job::kHostnameLabel && label.second == host.name;
+    return it->second == label.second;
   });
 }
 

@@ -74,6 +74,10 @@ void FileErrors::add_rules(std::vector<FileError> found) {
   }
 }
 
+void FileErrors::add_all(std::vector<FileError> found) {
+  for (FileError& error : found) push(std::move(error));
+}
+
 FileErrors FileErrors::for_same_places() const {
   FileErrors out(file_name_);
   out.places_ = places_;

@@ -26,6 +26,9 @@ class FileErrors {
   // Adds what validate() found, without consequences of mistakes already reported for the same field.
   void add_rules(std::vector<FileError> found);
 
+  // Adds mistakes of another document of the same file, whose fields have places of their own.
+  void add_all(std::vector<FileError> found);
+
   // Without mistakes, for the same file. A file may hold thousands of jobs: they share its places.
   FileErrors for_same_places() const;
 

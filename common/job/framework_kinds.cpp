@@ -95,6 +95,7 @@ void read_elastic(KubeFields elastic, KubeJob& job) {
     role.env["PET_NNODES"] = std::to_string(least.value_or(role.replicas)) + ":" + std::to_string(most.value_or(role.replicas));
   if (const auto ranks = elastic.text("nProcPerNode")) set_ranks(*ranks, elastic.path("nProcPerNode"), job);
   read_rendezvous(elastic, role.env);
+  role.env.try_emplace("PET_RDZV_BACKEND", "c10d");
   role.env.try_emplace("PET_RDZV_ENDPOINT", "{host:worker:0}");  // also of a job that cannot shrink, which may be told of more workers
   elastic.rest();
 }
@@ -119,13 +120,68 @@ void read_mx_role(KubeFields& replica, const std::string& role, KubeJob& job) {
   if (const auto label = annotations.text("tuner-server-key")) job.spec.options[role + "Label"] = *label;
 }
 
+// The first version has one template for all tasks, and so many processing units in all, or so many workers.
+bool read_first_mpi(KubeFields& spec, KubeJob& job) {
+  if (spec.take("template") == nullptr || spec.take("mpiReplicaSpecs") != nullptr) return false;
+  constexpr std::int64_t kMost = limits::kTasksPerJob, kMostEach = limits::kRanksPerTask;
+  constexpr std::int64_t kEachUnlessSaid = 8;  // as the operator was deployed
+  constexpr std::uint32_t kRetriesUnlessSaid = 6;
+  constexpr std::uint64_t kMilliOfCpu = 1000;
+  RoleSpec& launcher = job.spec.roles["launcher"];
+  launcher.min_replicas = 1;
+  launcher.restart_policy = on_failure;
+  job.roles["launcher"].path = spec.path("template");
+  job.pod_restarts = true;
+  job.spec.policy.backoff_limit = kRetriesUnlessSaid;
+  read_pod_template(spec.take("template"), spec.path("template"), "launcher", job);
+  add_waiting_role("launcher", "worker", job);
+  launcher.resources = {};
+  RoleSpec& worker = job.spec.roles["worker"];
+  worker.restart_policy = on_failure;
+  auto workers = spec.number("replicas", 1, kMost);
+  std::int64_t units = worker.resources.gpus;
+  for (const std::string word : {"gpus", "processingUnits"}) {
+    const auto all = spec.number(word, 1, kMost * kMostEach), each = spec.number(word + "PerNode", 1, kMostEach);
+    if (!all) continue;
+    units = std::min(*all, each.value_or(kEachUnlessSaid));
+    workers = *all / units;
+    if (!each) job.notes.ignore(spec.path(word), word + "PerNode is not given: a worker has up to " + std::to_string(kEachUnlessSaid));
+    if (*all % units > 0)
+      job.notes.refuse("conflict", spec.path(word), "is no multiple of " + word + "PerNode, " + std::to_string(units),
+                       "change one of them");
+  }
+  if (!workers) job.notes.refuse("missing", spec.path("replicas"), "is required: the number of workers", "give it, or processingUnits");
+  if (spec.text("processingResourceType").value_or("") == "cpu")
+    worker.resources.cpu_millis = static_cast<std::uint64_t>(units) * kMilliOfCpu;
+  else worker.resources.gpus = static_cast<std::uint32_t>(units);
+  worker.replicas = worker.min_replicas = static_cast<std::uint32_t>(workers.value_or(1));
+  worker.nproc_per_node = static_cast<std::uint32_t>(std::max<std::int64_t>(units, 1));
+  return true;
+}
+
 void read_mpi(KubeFields& spec, KubeJob& job) {
   const auto worker = job.spec.roles.find("worker");
   const auto slots = spec.number("slotsPerWorker", 1, limits::kRanksPerTask);
-  if (worker != job.spec.roles.end()) worker->second.nproc_per_node = static_cast<std::uint32_t>(slots.value_or(1));
-  if (const auto implementation = spec.text("mpiImplementation")) job.spec.options["implementation"] = *implementation;
+  if (worker != job.spec.roles.end()) {
+    std::uint32_t& ranks = worker->second.nproc_per_node;
+    ranks = static_cast<std::uint32_t>(slots.value_or(std::max(ranks, 1u)));
+  }
+  for (const std::string_view key : {"mpiDistribution", "mpiImplementation"})
+    if (const auto word = spec.text(key)) job.spec.options["implementation"] = *word == "IntelMPI" ? "Intel" : *word;
   if (spec.flag("runLauncherAsWorker").value_or(false)) job.spec.options["launcherAsWorker"] = "true";
   spec.skip({"launcherCreationPolicy", "sshAuthMountPath"});  // the launcher starts after the workers, and there are no keys
+}
+
+// What paddle-operator gives to workers without ps, beside what paddle.distributed.launch reads in this version.
+void add_trainers(RoleSpec& worker) {
+  std::string hosts;
+  for (std::uint32_t i = 0; i < worker.replicas; ++i) hosts += (i > 0 ? ",{ip:worker:" : "{ip:worker:") + std::to_string(i) + "}";
+  worker.env["TRAINING_ROLE"] = worker.env["PADDLE_TRAINING_ROLE"] = "TRAINER";
+  worker.env["PADDLE_TRAINER_ID"] = "{task.index}";
+  worker.env["PADDLE_TRAINERS"] = hosts;
+  worker.env["PADDLE_TRAINERS_NUM"] = std::to_string(worker.replicas);
+  worker.env["PADDLE_TRAINER_ENDPOINTS"] = "{hosts:worker}";
+  worker.env["PADDLE_PORT"] = "{task.port}";
 }
 
 // paddle-operator: its words for cleanPodPolicy are other ones.
@@ -138,6 +194,13 @@ void read_paddle_operator(KubeFields& spec, KubeJob& job) {
   else if (!word.empty() && word != "Never")
     job.notes.refuse("out-of-range", spec.path("cleanPodPolicy"),
                      "must be Always, Never, OnFailure or OnCompletion, not " + in_quotes(word), "choose one of them");
+  if (spec.take("heter") != nullptr)
+    job.notes.refuse("unsupported", spec.path("heter"), "this version knows no workers of a second kind in a paddle job",
+                     "leave it out, or write the job as a dtrain/v1 job of framework generic");
+  const auto worker = job.spec.roles.find("worker");
+  if (worker != job.spec.roles.end() && !job.spec.roles.contains("ps")) add_trainers(worker->second);
+  const bool said = spec.map("worker").map("template").map("spec").take("restartPolicy") != nullptr;
+  if (worker != job.spec.roles.end() && !said && spec.text("intranet") == "Service") worker->second.restart_policy = on_failure;
   spec.skip({"intranet"});  // tasks are given addresses, however pods would find each other
 }
 
@@ -148,14 +211,22 @@ constexpr std::array kKinds{
     ManifestKind{"PaddleJob", "paddleReplicaSpecs", "paddle", Framework::paddle, kTorchRoles},
     ManifestKind{"JAXJob", "jaxReplicaSpecs", "jax", Framework::jax, kJaxJobRoles},
     ManifestKind{"MXJob", "mxReplicaSpecs", "mxnet", Framework::mxnet, kMxRoles, read_mx, read_mx_role},
-    ManifestKind{"MPIJob", "mpiReplicaSpecs", "mpi", Framework::mpi, kMpiJobRoles, read_mpi},
+    ManifestKind{.kind = "MPIJob",
+                 .replica_specs = "mpiReplicaSpecs",
+                 .container = "mpi",
+                 .framework = Framework::mpi,
+                 .roles = kMpiJobRoles,
+                 .own = read_mpi,
+                 .else_first = true,
+                 .older = read_first_mpi},
     ManifestKind{.kind = "PaddleJob",
                  .replica_specs = "",
                  .container = "paddle",
                  .framework = Framework::paddle,
                  .roles = kPaddleOperatorRoles,
                  .own = read_paddle_operator,
-                 .group = "batch.paddlepaddle.org"},
+                 .group = "batch.paddlepaddle.org",
+                 .else_first = true},
 };
 
 }  // namespace

@@ -32,8 +32,14 @@ bool is_own(const YamlNode& tree) {
   return version.empty() || kind.empty() || !nearest(version, {std::string(kOwnVersion)}).empty();
 }
 
-bool is_list(const YamlNode& tree) { return text_of(tree, "kind") == "List" && tree.find("items") != nullptr; }
 bool is_job_kind(const std::string& kind) { return kind == kTrainJob || manifest_kind(kind, "") != nullptr; }
+// List, and TFJobList and so on.
+bool is_list(const YamlNode& tree) {
+  constexpr std::string_view kList = "List";
+  const std::string kind = text_of(tree, "kind");
+  return kind.ends_with(kList) && tree.find("items") != nullptr &&
+         (kind == kList || is_job_kind(kind.substr(0, kind.size() - kList.size())));
+}
 std::string nearest_job_kind(const std::string& kind) {
   std::vector<std::string> known{std::string(kTrainJob)};
   for (const ManifestKind& one : manifest_kinds()) known.emplace_back(one.kind);
@@ -48,6 +54,26 @@ bool is_known_group(const std::string& group) {
   });
 }
 
+// What a document calls the runtime that it needs; of a runtime its own name; "": neither.
+std::string runtime_of(const YamlNode& tree) {
+  const YamlNode* spec = text_of(tree, "kind") == kTrainJob ? tree.find("spec") : nullptr;
+  const YamlNode* reference = spec != nullptr ? spec->find("runtimeRef") : nullptr;
+  return reference != nullptr ? text_of(*reference, "name") : "";
+}
+std::string name_of_runtime(const YamlNode& tree) {
+  const std::string kind = text_of(tree, "kind");
+  const YamlNode* metadata = kind == "TrainingRuntime" || kind == "ClusterTrainingRuntime" ? tree.find("metadata") : nullptr;
+  return metadata != nullptr ? text_of(*metadata, "name") : "";
+}
+
+// Annotations that have an operator do something for the job; all others are notes for people and other programs.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kActingAnnotations{{
+    {"kubedl.io/git-sync-config", "no code is fetched: give it as a package (--package DIRECTORY)"},
+    {"kubedl.io/tensorboard-config", "none is started; dtrainctl exec, or a role of its own, runs one"},
+    {"kubedl.io/enable-elastic-training", "the number of tasks follows minReplicas of elasticPolicy, and dtrainctl scale"},
+}};
+constexpr std::string_view kPriorityOfKueue = "kueue.x-k8s.io/priority-class";
+
 // The fields that only a server writes are left out.
 void read_kube_metadata(KubeFields metadata, KubeJob& job) {
   job.spec.name = metadata.text("name").value_or("");
@@ -55,7 +81,13 @@ void read_kube_metadata(KubeFields metadata, KubeJob& job) {
   job.name_space = metadata.text("namespace").value_or("default");
   KubeFields labels = metadata.map("labels");
   for (const YamlEntry* entry : labels.entries())
-    if (const auto value = labels.text(entry->key)) job.spec.labels[entry->key] = *value;
+    if (const auto value = labels.text(entry->key)) {
+      job.spec.labels[entry->key] = *value;
+      if (entry->key == kPriorityOfKueue) read_priority_class(labels.path(entry->key), *value, job);
+    }
+  KubeFields annotations = metadata.map("annotations");
+  for (const auto& [name, why] : kActingAnnotations)
+    if (annotations.take(name) != nullptr) job.notes.ignore(annotations.path(name), std::string(why));
   metadata.skip({"annotations", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "clusterName", "managedFields"});
   metadata.rest();
 }
@@ -88,8 +120,8 @@ std::vector<FileError> in_words_of(const KubeJob& job, const std::string& base, 
   return errors;
 }
 
-void read_manifest_job(const YamlNode& tree, const std::string& at, const wire::ManifestSettings& settings, KubeNotes& notes,
-                       ParsedJob& out) {
+void read_manifest_job(const YamlNode& tree, const std::string& at, const wire::ManifestSettings& settings, const KubeRuntimes& runtimes,
+                       KubeNotes& notes, ParsedJob& out) {
   const std::string base = at.empty() ? "" : at + ".";
   const std::string kind = text_of(tree, "kind"), version = text_of(tree, "apiVersion");
   const ManifestKind* known = manifest_kind(kind, group_of(version));
@@ -97,6 +129,7 @@ void read_manifest_job(const YamlNode& tree, const std::string& at, const wire::
     return notes.refuse("unsupported", base + "apiVersion", "a " + kind + " of " + in_quotes(version) + " is not read by this version",
                         "it reads those of kubeflow.org, tensorflow.org, trainer.kubeflow.org, kubedl.io, and batch.paddlepaddle.org");
   KubeJob job{settings, notes, out.spec, known != nullptr ? known->container : std::string_view(), ""};
+  job.runtimes = &runtimes;
   KubeFields root(&tree, at, notes);
   root.skip({"apiVersion", "kind", "status"});
   read_kube_metadata(root.map("metadata"), job);
@@ -117,9 +150,22 @@ class Reader {
  public:
   Reader(const ParseOptions& options, const wire::ManifestSettings& settings) : options_(options), settings_(settings) {}
 
+  // Finds the runtimes that TrainJobs among these documents name.
+  void find_runtimes(std::vector<YamlNode>& documents) {
+    std::set<std::string> wanted;
+    for (const YamlNode& tree : documents) wanted.insert(runtime_of(tree));
+    for (YamlNode& tree : documents) {
+      if (const std::string name = name_of_runtime(tree); !name.empty() && wanted.contains(name)) {
+        FileErrors places(options_.file_name);
+        resolve(tree, options_.params, used_, places, true);
+        runtimes_.emplace(name, KubeRuntime{tree.find("spec"), places});
+      }
+    }
+  }
+
   // `slider`: what an application of Slider runs, if the file says so.
   void read(YamlNode& tree, std::size_t number, const YamlNode* slider) {
-    if (is_slider_app(tree)) return;
+    if (is_slider_app(tree) || runtimes_.contains(name_of_runtime(tree))) return;
     const bool application = is_slider_resources(tree);
     if (!application && is_own(tree)) return read_own(tree);
     FileErrors report(options_.file_name);
@@ -180,7 +226,7 @@ class Reader {
       return;
     }
     ParsedJob job;
-    read_manifest_job(tree, at, settings_, notes, job);
+    read_manifest_job(tree, at, settings_, runtimes_, notes, job);
     add(std::move(job), notes);
   }
 
@@ -206,6 +252,7 @@ class Reader {
 
   const ParseOptions& options_;
   const wire::ManifestSettings& settings_;
+  KubeRuntimes runtimes_;
   std::set<std::string> used_;
   bool only_manifests_ = true;                                // other documents say themselves which parameter they do not use
   std::vector<std::pair<std::size_t, std::string>> no_jobs_;  // what is said of documents that are none, after so many jobs
@@ -238,6 +285,7 @@ JobFile read_job_file(std::string_view text, const ParseOptions& options, const 
     return out;
   }
   Reader reader(options, settings);
+  reader.find_runtimes(*documents);
   const auto slider = std::ranges::find_if(*documents, is_slider_app);
   for (std::size_t i = 0; i < documents->size(); ++i) reader.read((*documents)[i], i + 1, slider == documents->end() ? nullptr : &*slider);
   return reader.take();

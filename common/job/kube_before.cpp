@@ -84,6 +84,7 @@ void read_init_containers(KubeFields& pod, const std::string& role, KubeJob& job
     }
     KubeRole first;
     first.container = fields.path();
+    first.of_pod = job.roles[role].of_pod;
     first.name = fields.text("name").value_or(item_path("initContainers", i));
     fields.skip({"ports", "imagePullPolicy", "volumeMounts"});  // read_mounts() has read these
     read_words(fields, first, false, job);

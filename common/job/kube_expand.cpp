@@ -138,6 +138,23 @@ std::vector<KubeFiles> escaped(std::vector<KubeFiles> files) {
   return files;
 }
 
+// A service of Kubernetes leads from such a name to the pod; here a task's address is in variables.
+void name_pods(const KubeText& of, KubeJob& job) {
+  if (job.spec.name.empty()) return;
+  for (const auto& entry : job.spec.roles) {
+    const std::string pod = job.spec.name + "-" + entry.first + "-";
+    for (std::size_t at = of.text.find(pod); at != std::string::npos; at = of.text.find(pod, at + 1)) {
+      const std::size_t digits = at + pod.size(), end = std::min(of.text.find_first_not_of("0123456789", digits), of.text.size());
+      const std::string_view after = std::string_view(of.text).substr(end);
+      const bool host = after.empty() || after[0] == ':' || after[0] == ',' || after.starts_with("." + job.name_space) ||
+                        after.starts_with(".svc") || after.starts_with("." + job.spec.name);
+      if (end == digits || !host) continue;
+      return job.notes.ignore(of.path, "names " + of.text.substr(at, end - at) +
+                                           ", which no host resolves: a task finds the others by the variables that its framework has");
+    }
+  }
+}
+
 // What the files hold is read when the task starts.
 void name_unknown(const KubeRole& of, const Expander& expander, KubeJob& job) {
   if (!of.files.empty() && expander.met_unknown())
@@ -174,12 +191,16 @@ void expand_roles(KubeJob& job) {
     for (const KubeText& variable : pending.variables) {
       const Pieces pieces = value_of(variable, expander);
       role.env[variable.name] = text_of(variable, pieces, job);
+      name_pods(variable, job);
       expander.define(variable.name, pieces);
     }
     for (const auto& given : role.env)  // by the reader itself, where the manifest sets nothing else
       if (std::ranges::none_of(pending.variables, [&](const KubeText& v) { return v.name == given.first; }))
         expander.define(given.first, pieces_of(given.second));
-    for (const KubeText& word : pending.words) role.command.push_back(text_of(word, expander.expand(word.text, true), job));
+    for (const KubeText& word : pending.words) {
+      role.command.push_back(text_of(word, expander.expand(word.text, true), job));
+      name_pods(word, job);
+    }
     name_unknown(pending, expander, job);
     std::vector<KubeStep> steps;
     for (const KubeRole& first : pending.before) steps.push_back(step_of(first, role, job));

@@ -15,7 +15,7 @@ namespace {
 using Kind = YamlNode::Kind;
 
 // Why a field has no effect here, wherever it stands.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kReasons{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 35> kReasons{{
     {"serviceAccountName", "tasks run as the user who submits the job"},
     {"serviceAccount", "tasks run as the user who submits the job"},
     {"automountServiceAccountToken", "tasks run as the user who submits the job, and there is no token"},
@@ -37,7 +37,37 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kReasons
     {"hostAliases", "addresses are given to tasks as numbers; names are the host's matter"},
     {"dnsConfig", "names are the host's matter"},
     {"subPathExpr", "is not evaluated; write the path"},
+    {"podAffinity", "is not evaluated; placement: pack of a dtrain/v1 job puts its tasks near each other"},
+    {"backend", "the script chooses its backend"},
+    {"withGloo", "PADDLE_GLOO_HTTP_ENDPOINT and its like are not set"},
+    {"spotReplicaSpec", "all tasks of a role are alike"},
+    {"sizeLimit", "what tasks write there has the limits of the host's file system"},
+    {"items", "the directory holds the files under their own names"},
+    {"hostIPC", "a task without an image is in the host's namespaces"},
+    {"hostPID", "a task without an image is in the host's namespaces"},
+    {"hostname", "a task has the name of its host"},
+    {"subdomain", "a task has the name of its host"},
+    {"masterPort", "each task has a port of its own, which MASTER_PORT names"},
+    {"cronPolicy", "the job runs once; a timer that submits it again, with a generateName, repeats it"},
+    {"modelVersion", "no image is made of what the job leaves"},
+    {"cacheBackend", "tasks read their directories as they are"},
 }};
+
+// What a server writes where the user wrote nothing.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kDefaults{{
+    {"schedulerName", "default-scheduler"},
+    {"serviceAccountName", "default"},
+    {"serviceAccount", "default"},
+    {"terminationMessagePath", "/dev/termination-log"},
+    {"terminationMessagePolicy", "File"},
+    {"enableServiceLinks", "true"},
+    {"preemptionPolicy", "PreemptLowerPriority"},
+}};
+
+bool is_default(const YamlEntry& entry) {
+  return entry.value.kind == Kind::scalar &&
+         std::ranges::count(kDefaults, std::pair<std::string_view, std::string_view>(entry.key, entry.value.text)) > 0;
+}
 
 std::string is_kind(const YamlNode& node) { return node.kind == Kind::scalar ? in_quotes(node.text) : std::string(kind_name(node)); }
 
@@ -117,7 +147,7 @@ std::vector<const YamlEntry*> KubeFields::entries() const {
 
 void KubeFields::rest() {
   for (const YamlEntry* entry : entries()) {
-    if (taken_.contains(entry->key) || asks_for_nothing(entry->value)) continue;
+    if (taken_.contains(entry->key) || asks_for_nothing(entry->value) || is_default(*entry)) continue;
     const auto reason = std::ranges::find(kReasons, entry->key, [](const auto& known) { return known.first; });
     const std::string near = reason == kReasons.end() ? nearest(entry->key, {taken_.begin(), taken_.end()}) : "";
     notes_.ignore(path(entry->key), "has no effect here" + (reason == kReasons.end() ? "" : ": " + std::string(reason->second)) +

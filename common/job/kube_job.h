@@ -38,6 +38,9 @@ struct ManifestKind {
   void (*own)(KubeFields& spec, KubeJob& job) = [](KubeFields&, KubeJob&) {};
   void (*own_of_role)(KubeFields& replica, const std::string& role, KubeJob& job) = [](KubeFields&, const std::string&, KubeJob&) {};
   std::string_view group = {};  // who defines it; "": those of Kubeflow and KubeDL
+  bool else_first = false;      // of several containers of which none has that name, the first is the task
+  // Reads a form without replica specs, as the first versions had it; false: it has another.
+  bool (*older)(KubeFields& spec, KubeJob& job) = [](KubeFields&, KubeJob&) { return false; };
 };
 std::span<const ManifestKind> manifest_kinds();
 // Null: unknown. TfJob is TFJob. `group`: that of its apiVersion.
@@ -65,8 +68,9 @@ struct KubeRole {
   std::vector<KubeText> words;
   std::vector<KubeText> variables;
   std::vector<KubeFiles> files = {};
-  std::vector<KubeRole> before = {};      // the pod's init containers, of which these two are known
-  std::string work_dir = {}, image = {};  // "": those of the task
+  std::vector<KubeRole> before = {};               // the pod's init containers, of which these two are known
+  std::string work_dir = {}, image = {};           // "": those of the task
+  std::map<std::string, std::string> of_pod = {};  // what fieldRef calls the labels and annotations of the pod
 };
 
 // An init container: its words, with $(NAME) expanded and its variables in front.
@@ -77,12 +81,21 @@ struct KubeStep {
   std::vector<std::string> words;
 };
 
+// A runtime of TrainJobs that stands in the same file.
+struct KubeRuntime {
+  const YamlNode* spec = nullptr;  // null: it has none
+  FileErrors places;               // of its fields
+};
+using KubeRuntimes = std::map<std::string, KubeRuntime>;
+
 struct KubeJob {
   const wire::ManifestSettings& settings;
   KubeNotes& notes;
   JobSpec& spec;
   std::string_view container_name;  // of several containers this one is the task
   std::string name_space;
+  const KubeRuntimes* runtimes = nullptr;
+  bool else_first = false;            // ManifestKind::else_first
   std::set<std::string> idle = {};    // roles with KindRole::idle
   bool own_clean_pod_policy = false;  // the kind has words of its own for it, and has read them
   bool pod_restarts = false;          // the pod's restartPolicy is the only one
@@ -94,6 +107,8 @@ struct KubeJob {
 void read_pod_template(const YamlNode* node, const std::string& path, const std::string& role, KubeJob& job);
 // Below spec of a pod, or of an override of it, all but the containers.
 void read_pod_fields(KubeFields& pod, const std::string& role, KubeJob& job);
+// Which hosts may run it.
+void read_places(KubeFields& pod, RoleSpec& role, KubeNotes& notes);
 // Command, args, env, workingDir and image of a container, or of a TrainJob's trainer.
 void read_command(KubeFields& fields, const std::string& role, KubeJob& job);
 // Its command and args. `idle`: there may be none.
@@ -121,6 +136,9 @@ void read_priority_class(const std::string& path, const std::string& name, KubeJ
 void read_train_job(KubeFields& spec, KubeJob& job);
 // Replica specs, by the table.
 void read_replica_job(KubeFields& spec, const ManifestKind& kind, KubeJob& job);
+
+// `other` is like `main` in all but the command: it waits for processes that those of `main` start.
+void add_waiting_role(const std::string& main, const std::string& other, KubeJob& job);
 
 // What follows from all roles together: order of start, the time that tasks have to end.
 void finish_roles(KubeJob& job);

@@ -19,24 +19,61 @@ constexpr std::int64_t kMostGpusOfTask = 1024;  // of one task
 constexpr std::array<std::string_view, 2> kGpuNames{"nvidia.com/gpu", "amd.com/gpu"};
 
 // What fieldRef and metadata.labels of Kubeflow's operators stand for.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kFieldPaths{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kFieldPaths{{
     {"status.podIP", "{task.host}"},
     {"status.podIPs", "{task.host}"},
     {"status.hostIP", "{task.host}"},
+    {"status.hostIPs", "{task.host}"},
     {"spec.nodeName", "{env:DTRAIN_NODE}"},
     {"metadata.name", "{job.name}-{task.type}-{task.index}"},
-    {"metadata.labels['training.kubeflow.org/job-name']", "{job.name}"},
-    {"metadata.labels['training.kubeflow.org/replica-type']", "{task.type}"},
-    {"metadata.labels['training.kubeflow.org/replica-index']", "{task.index}"},
-    {"metadata.annotations['batch.kubernetes.io/job-completion-index']", "{task.index}"},
+}};
+// Labels and annotations that operators give to pods, by their ends: what stands before them differs among versions.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kLabelEnds{{
+    {"job-name']", "{job.name}"},
+    {"replica-type']", "{task.type}"},
+    {"replica-index']", "{task.index}"},
+    {"job-completion-index']", "{task.index}"},
 }};
 
-void read_value_from(KubeFields from, const KubeText& variable, KubeRole& role, KubeJob& job) {
+// A template, or "": it has no meaning here.
+std::string_view meaning_of(std::string_view field_path) {
+  const auto known = std::ranges::find(kFieldPaths, field_path, [](const auto& entry) { return entry.first; });
+  if (known != kFieldPaths.end()) return known->second;
+  if (!field_path.starts_with("metadata.labels['") && !field_path.starts_with("metadata.annotations['")) return {};
+  const auto label = std::ranges::find_if(kLabelEnds, [&](const auto& entry) { return field_path.ends_with(entry.first); });
+  return label == kLabelEnds.end() ? std::string_view() : label->second;
+}
+
+// A quantity of the container's own resources, as Kubernetes rounds it: up, to a multiple of the divisor.
+void read_resource(KubeFields from, KubeFields container, KubeText variable, KubeRole& role, KubeJob& job) {
+  const std::string wanted = from.text("resource").value_or(""), divisor = from.text("divisor").value_or("0");
+  const std::string of = from.text("containerName").value_or("");
+  const std::size_t dot = wanted.find('.');
+  const std::string word = wanted.substr(dot == std::string::npos ? wanted.size() : dot + 1);
+  const auto parse = word == "cpu" ? parse_cpus : word == "memory" ? parse_memory : nullptr;
+  std::optional<std::uint64_t> amount;
+  if (parse != nullptr && (of.empty() || of == container.text("name").value_or(""))) {
+    KubeFields resources = container.map("resources");
+    auto text = resources.map(wanted.substr(0, dot)).text(word);
+    if (!text && wanted.starts_with("requests.")) text = resources.map("limits").text(word);
+    const auto whole = parse(text.value_or(""));
+    const auto part = parse(divisor == "0" ? "1" : divisor);
+    if (whole && part && *part > 0) amount = *whole / *part + (*whole % *part > 0 ? 1 : 0);
+  }
+  from.rest();
+  if (!amount)
+    return job.notes.refuse("unsupported", from.path("resource"), in_quotes(wanted) + " is no amount that the container gives",
+                            "write limits.cpu or another amount of its resources, or the value");
+  variable.text = std::to_string(*amount);
+  role.variables.push_back(std::move(variable));
+}
+
+void read_value_from(KubeFields from, const KubeFields& container, const KubeText& variable, KubeRole& role, KubeJob& job) {
   if (KubeFields field = from.map("fieldRef"); const auto field_path = field.text("fieldPath")) {
     field.skip({"apiVersion"});
-    const auto known = std::ranges::find(kFieldPaths, *field_path, [](const auto& entry) { return entry.first; });
     KubeText out = variable;
-    if (known != kFieldPaths.end()) out.template_text = known->second;
+    if (const auto own = role.of_pod.find(*field_path); own != role.of_pod.end()) out.text = own->second;
+    else if (const std::string_view known = meaning_of(*field_path); !known.empty()) out.template_text = known;
     else if (*field_path == "metadata.namespace") out.text = job.name_space;
     else
       return job.notes.refuse("unsupported", field.path("fieldPath"), in_quotes(*field_path) + " has no meaning here",
@@ -46,8 +83,9 @@ void read_value_from(KubeFields from, const KubeText& variable, KubeRole& role, 
   }
   for (const auto& [key, word] : {std::pair("secretKeyRef", "secret"), std::pair("configMapKeyRef", "configMap")})
     if (from.take(key) != nullptr) return read_key(from.map(key), word, variable, role, job);
-  job.notes.refuse("unsupported", from.path(), "this version takes values from fieldRef, secretKeyRef and configMapKeyRef only",
-                   "write it as value");
+  if (from.take("resourceFieldRef") != nullptr) return read_resource(from.map("resourceFieldRef"), container, variable, role, job);
+  job.notes.refuse("unsupported", from.path(),
+                   "this version takes values from fieldRef, resourceFieldRef, secretKeyRef and configMapKeyRef only", "write it as value");
 }
 
 std::optional<std::uint64_t> amount(KubeFields& fields, std::string_view key, Result<std::uint64_t> (*parse)(std::string_view)) {
@@ -60,6 +98,7 @@ std::optional<std::uint64_t> amount(KubeFields& fields, std::string_view key, Re
 }
 
 void read_gpus(KubeFields& limits, KubeFields& requests, RoleSpec& role) {
+  role.resources.gpus = 0;
   for (const std::string_view name : kGpuNames) {
     const auto of_limits = limits.number(name, 0, kMostGpusOfTask), of_requests = requests.number(name, 0, kMostGpusOfTask);
     role.resources.gpus += static_cast<std::uint32_t>(of_limits.value_or(of_requests.value_or(0)));
@@ -92,12 +131,12 @@ const YamlNode* task_container(KubeFields& pod, KubeJob& job, std::string& path)
       return name != nullptr && name->text == job.container_name;
     };
     const auto found = std::ranges::find_if(containers, named);
-    if (found == containers.end()) {
+    if (found == containers.end() && !job.else_first) {
       job.notes.refuse("conflict", at, "has several containers, and none is called " + std::string(job.container_name),
                        "call the one that trains " + std::string(job.container_name));
       return nullptr;
     }
-    chosen = static_cast<std::size_t>(found - containers.begin());
+    if (found != containers.end()) chosen = static_cast<std::size_t>(found - containers.begin());
   }
   for (std::size_t i = 0; i < containers.size(); ++i)
     if (i != chosen)
@@ -148,7 +187,7 @@ void read_variables(KubeFields& fields, KubeRole& out, KubeJob& job) {
       continue;
     }
     KubeText text{variable.path("value"), *name, variable.text("value").value_or("")};
-    if (variable.take("valueFrom") != nullptr) read_value_from(variable.map("valueFrom"), text, out, job);
+    if (variable.take("valueFrom") != nullptr) read_value_from(variable.map("valueFrom"), fields, text, out, job);
     else out.variables.push_back(std::move(text));
     variable.rest();
   }
@@ -192,9 +231,7 @@ void read_command(KubeFields& fields, const std::string& role, KubeJob& job) {
 void read_pod_fields(KubeFields& pod, const std::string& role, KubeJob& job) {
   RoleSpec& out = job.spec.roles[role];
   pod.skip({"hostNetwork", "dnsPolicy", "imagePullSecrets"});
-  KubeFields selector = pod.map("nodeSelector");
-  for (const YamlEntry* entry : selector.entries())
-    if (const auto value = selector.text(entry->key)) out.node_selector[entry->key] = *value;
+  read_places(pod, out, job.notes);
   if (const auto name = pod.text("priorityClassName")) read_priority_class(pod.path("priorityClassName"), *name, job);
   constexpr std::int64_t kMostSeconds = std::numeric_limits<std::int32_t>::max();
   if (const auto grace = pod.number("terminationGracePeriodSeconds", 0, kMostSeconds))
@@ -205,7 +242,14 @@ void read_pod_fields(KubeFields& pod, const std::string& role, KubeJob& job) {
 
 void read_pod_template(const YamlNode* node, const std::string& path, const std::string& role, KubeJob& job) {
   KubeFields pod_template(node, path, job.notes);
-  pod_template.skip({"apiVersion", "kind", "metadata"});
+  pod_template.skip({"apiVersion", "kind"});
+  KubeFields metadata = pod_template.map("metadata");
+  for (const std::string_view key : {"labels", "annotations"}) {
+    KubeFields named = metadata.map(key);
+    for (const YamlEntry* entry : named.entries())
+      if (entry->value.kind == YamlNode::Kind::scalar)
+        job.roles[role].of_pod["metadata." + std::string(key) + "['" + entry->key + "']"] = entry->value.text;
+  }
   KubeFields pod = pod_template.map("spec");
   pod_template.rest();
   if (node == nullptr || pod_template.take("spec") == nullptr)
@@ -220,7 +264,8 @@ void read_pod_template(const YamlNode* node, const std::string& path, const std:
     job.roles[role].container = at;
     fields.skip({"name", "ports"});
     read_command(fields, role, job);
-    read_kube_resources(fields.map("resources"), job.spec.roles[role], job.notes);
+    const bool own = fields.take("resources") != nullptr && !asks_for_nothing(*fields.take("resources"));
+    read_kube_resources(own ? fields.map("resources") : pod.map("resources"), job.spec.roles[role], job.notes);
     read_mounts(&fields, pod, job);
     fields.rest();
   }

@@ -17,7 +17,8 @@ void read_scheduling(KubeFields policy, KubeJob& job) {
   const std::uint32_t all = total_replicas(job.spec);
   if (const auto least = policy.number("minAvailable", 0, std::numeric_limits<std::int32_t>::max()); least && *least < all)
     job.notes.ignore(policy.path("minAvailable"), "all " + std::to_string(all) + " tasks begin together");
-  if (const auto name = policy.text("priorityClass")) read_priority_class(policy.path("priorityClass"), *name, job);
+  for (const std::string_view key : {"priorityClass", "priorityClassName"})
+    if (const auto name = policy.text(key)) read_priority_class(policy.path(key), *name, job);
   policy.rest();
 }
 

@@ -64,7 +64,7 @@ void read_list(KubeFields& spec, const ManifestKind& kind, KubeJob& job) {
     KubeFields replica(items[i], item_path(spec.path("replicaSpecs"), i), job.notes);
     replica.skip({"tfPort", "IsDefaultPS"});
     std::string type = "MASTER";
-    for (const std::string_view key : {"tfReplicaType", "replicaType"}) type = replica.text(key).value_or(type);
+    for (const std::string_view key : {"tfReplicaType", "replicaType", "ReplicaType"}) type = replica.text(key).value_or(type);
     if (const KindRole* rules = known_role(kind, type, replica.path("tfReplicaType"), job.notes)) read_replica(replica, kind, *rules, job);
   }
   spec.skip({"RuntimeId", "tfImage"});  // an id of that operator's; the image of its own parameter server
@@ -80,7 +80,11 @@ void read_list(KubeFields& spec, const ManifestKind& kind, KubeJob& job) {
 void read_replica_job(KubeFields& spec, const ManifestKind& kind, KubeJob& job) {
   job.spec.framework = kind.framework;
   job.spec.policy.clean_pod_policy = CleanPodPolicy::none;
-  if (kind.replica_specs.empty()) {
+  job.else_first = kind.else_first;
+  if (const YamlNode* main = spec.take("mainContainer")) job.container_name = main->text;  // KubeDL's
+  if (kind.older(spec, job)) {
+    // It has read all roles.
+  } else if (kind.replica_specs.empty()) {
     job.pod_restarts = true;
     for (const KindRole& rules : kind.roles)
       if (spec.take(rules.spelled) != nullptr) read_replica(spec.map(rules.spelled), kind, rules, job);
@@ -98,6 +102,13 @@ void read_replica_job(KubeFields& spec, const ManifestKind& kind, KubeJob& job) 
                        "give at least one, with a template");
   }
   kind.own(spec, job);
+}
+
+void add_waiting_role(const std::string& main, const std::string& other, KubeJob& job) {
+  job.spec.roles[other] = job.spec.roles[main];
+  KubeRole& waits = job.roles[other] = job.roles[main];
+  waits.words.clear();
+  for (const std::string& word : waiting_command()) waits.words.push_back({"", "", word});
 }
 
 void finish_roles(KubeJob& job) {

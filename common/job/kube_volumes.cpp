@@ -38,12 +38,23 @@ std::optional<HostDirectory> read_host_path(KubeFields source, KubeNotes& notes)
   return std::nullopt;
 }
 
-// The kinds that name an object of Kubernetes: the field, the key of its name, what it is called.
+// The kinds that name something outside of the pod: the field, the key of its name, what it is called.
 struct NamedKind {
   const char *field, *name, *word;
+  const char* below = "";  // a key whose value follows the name, after a colon
 };
-constexpr NamedKind kNamed[] = {
-    {"persistentVolumeClaim", "claimName", "claim"}, {"secret", "secretName", "secret"}, {"configMap", "name", "configMap"}};
+constexpr NamedKind kNamed[] = {{"persistentVolumeClaim", "claimName", "claim"},
+                                {"secret", "secretName", "secret"},
+                                {"configMap", "name", "configMap"},
+                                {"nfs", "server", "NFS directory", "path"},
+                                {"awsElasticBlockStore", "volumeID", "disk"},
+                                {"azureDisk", "diskName", "disk"},
+                                {"azureFile", "shareName", "share"},
+                                {"cinder", "volumeID", "disk"},
+                                {"gcePersistentDisk", "pdName", "disk"},
+                                {"glusterfs", "path", "volume"},
+                                {"portworxVolume", "volumeID", "disk"},
+                                {"vsphereVolume", "volumePath", "disk"}};
 
 std::optional<HostDirectory> read_volume(KubeFields volume, KubeJob& job) {
   volume.skip({"name"});
@@ -54,18 +65,23 @@ std::optional<HostDirectory> read_volume(KubeFields volume, KubeJob& job) {
     source.rest();
     return HostDirectory{"", true};
   }
+  if (volume.take("ephemeral") != nullptr) return HostDirectory{"", true};  // a claim that lives as long as the pod
   for (const NamedKind& kind : kNamed) {
     if (volume.take(kind.field) == nullptr) continue;
     KubeFields source = volume.map(kind.field);
-    const std::string name = source.text(kind.name).value_or("");
+    std::string name = source.text(kind.name).value_or("");
+    if (*kind.below != '\0') name += ":" + source.text(kind.below).value_or("");
     const bool optional = source.flag("optional").value_or(false);
-    source.skip({"defaultMode"});  // the rights are those of the directory
+    // The rights are those of the directory, and how it comes there is the hosts' matter.
+    source.skip({"defaultMode", "fsType", "partition", "kind", "cachingMode", "secretName", "secretNamespace", "endpoints"});
     source.rest();
     const auto directory = mapped_directory(kind.word, name, optional, volume.path(), job);
     return directory ? std::optional(HostDirectory{*directory, false}) : std::nullopt;
   }
-  if (volume.entries().size() <= 1) return HostDirectory{"", true};  // no source is an emptyDir
-  job.notes.refuse("unsupported", volume.path(), "this version maps hostPath, emptyDir, claims, secrets and configMaps to directories",
+  const auto entries = volume.entries();
+  const auto source = std::ranges::find_if(entries, [](const YamlEntry* entry) { return entry->key != "name"; });
+  if (source == entries.end()) return HostDirectory{"", true};  // no source is an emptyDir
+  job.notes.refuse("unsupported", volume.path(), "this version knows no directory for " + in_quotes((*source)->key),
                    "mount what it is on the hosts, and give that directory as hostPath");
   return std::nullopt;
 }

@@ -79,6 +79,13 @@ TEST(Placement, SelectorsAntiAffinityAndHostsWithoutGpusForPs) {
   EXPECT_NE((*two)[0].node, (*two)[1].node);
   s.roles["worker"].node_selector["zone"] = "a";
   EXPECT_FALSE(place(s, workers(1), {host("h1", 8)}));
+  s.roles["worker"].node_selector = {{"kubernetes.io/hostname", "h2"}};
+  const auto named = place(s, workers(1), {host("h1", 8), host("h2", 8)});
+  ASSERT_TRUE(named);
+  EXPECT_EQ((*named)[0].node, "h2");
+  HostCapacity renamed = host("h2", 8);
+  renamed.labels["kubernetes.io/hostname"] = "other";
+  EXPECT_FALSE(place(s, workers(1), {host("h1", 8), renamed})) << "a label that the host was given counts";
 
   job::JobSpec ps = ps_job();
   ps.roles["ps"].avoid_gpu_hosts = job::AvoidGpuHosts::prefer;

@@ -128,7 +128,7 @@ TEST(KubeVolumes, WhatNobodyMapsIsRefusedWithTheLineOfTheConfiguration) {
               ElementsAre(HasSubstr("spec.tfReplicaSpecs.Worker.template.spec.volumes[0]: configMap knobs maps to no directory: volumes in "
                                     "dtraind.yaml has no entry for it; add there: volumes: {knobs: /the/directory/on/the/hosts}")));
   EXPECT_THAT(errors_of(with_volume("csi: {driver: x}", "mountPath: /k")),
-              ElementsAre(HasSubstr("volumes[0]: this version maps hostPath")));
+              ElementsAre(HasSubstr("volumes[0]: this version knows no directory for `csi`")));
   EXPECT_THAT(one_job(with_volume("configMap: {name: knobs, optional: true}", "mountPath: /k")).warnings,
               ElementsAre(HasSubstr("volumes[0]: configMap knobs maps to no directory: it is left out")));
 }
@@ -322,8 +322,8 @@ std::string table_row(const ManifestKind& kind) {
   }
   const std::string group = kind.group.empty() ? "" : " of " + std::string(kind.group);
   return "| `" + std::string(kind.kind) + "`" + group + " | `" + std::string(kind.replica_specs.empty() ? "spec" : kind.replica_specs) +
-         "` | `" + std::string(kind.container) + "` | " + roles + " | " + succeeds + " | " + recovers + " | " +
-         (restarts.empty() ? "none" : restarts) + " |";
+         "` | `" + std::string(kind.container) + (kind.else_first ? "`, else the first | " : "` | ") + roles + " | " + succeeds + " | " +
+         recovers + " | " + (restarts.empty() ? "none" : restarts) + " |";
 }
 
 TEST(KubeDocs, TheTableOfStateRulesIsThatOfTheCode) {
