@@ -26,10 +26,10 @@ bool is_read_by_podman(std::string_view name) {
 // Control groups are dtrain's: podman makes none, and looks for no service manager that would. Its warnings are not the command's output.
 std::string podman_call() { return "\"$p\" --cgroup-manager=cgroupfs --log-level=error "; }
 
-// Removes what a kill has left of the container (which may need two tries), then becomes `podman run`. `rank`: the variable by which ranks
-// of one task differ, who have a container each; "": there is one.
+// Removes what a kill has left of the container and its volumes (which may need two tries), then becomes `podman run`. `rank`: the variable
+// by which ranks of one task differ, who have a container each; "": there is one.
 std::string run_script(const std::string& rank) {
-  const std::string remove = podman_call() + "rm --force --ignore --time=0 \"$n\" >/dev/null";
+  const std::string remove = podman_call() + "rm --force --ignore --volumes --time=0 \"$n\" >/dev/null";
   return "p=$1 n=$2" + (rank.empty() ? "" : "-$" + rank) + "; shift 2; " + remove + " 2>&1 || " + remove + "; exec " + podman_call() +
          "run --name=\"$n\" \"$@\"";
 }

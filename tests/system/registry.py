@@ -1,5 +1,5 @@
-"""A registry of images on this host, with one image, as docker and podman speak to it: under whatever name, tag or digest it is asked for. A name
-with `nosuch` is not there, one with `private` wants a password.
+"""A registry of images on this host, with one image, as docker and podman speak to it: under whatever name, tag or digest it is asked for.
+A name with `nosuch` is not there, one with `private` wants a password.
 """
 import http.server
 import os

@@ -1,5 +1,5 @@
 """Images that are fetched: what a person sees of a pull, how an image may be named, and what is told where it cannot be had. The registry
-is on this host.
+is on this host. And images that are not as usual.
 """
 import hashlib
 import os
@@ -74,6 +74,63 @@ class Pulls(lab.OfAda):
             reason = self.job(job)["reason"]
             self.assertIn("image %s cannot be pulled on host n1: " % (self.image + name), reason)
             self.assertIn(what, reason)
+
+
+class Unusual(lab.OfAda):
+    """What an image says of its program, user and places is not asked; and what it may lack."""
+
+    def made(self, name, files, *changes):
+        """An image with these files alone, of a name and a content each."""
+        top = self.path(name)
+        for path, content in files.items():
+            os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
+            with open(os.path.join(top, path), "wb") as file:
+                file.write(content)
+            os.chmod(file.name, 0o755)
+        os.chmod(top, 0o755)
+        lab.must("tar", "-C", top, "-cf", top + ".tar", ".")
+        os.chmod(top + ".tar", 0o644)
+        lab.must(*lab.as_ada("podman", "--cgroup-manager=cgroupfs", "import", *(w for c in changes for w in ("--change", c)), top + ".tar",
+                             "localhost/" + name))
+        return "localhost/" + name
+
+    def test_its_entry_point_user_and_directories_are_not_asked(self):
+        with open(shutil.which("busybox"), "rb") as file:
+            busybox = file.read()
+        image = self.made("opinions", {"bin/busybox": busybox, "data/x": b"", "opt/x": b""}, 'ENTRYPOINT ["/bin/busybox", "false"]',
+                          'CMD ["false"]', "USER 4711", "WORKDIR /opt", "VOLUME /data", "ENV HOME=/opt")
+        script = "id -u; pwd; echo $HOME; touch /new || echo read-only; touch here; exec sleep 99999"
+        run = {"command": ["/bin/busybox", "sh", "-c", script]}
+        self.accepted("opinions", "", image=image, role=run)
+        until(lambda: self.logs("opinions", "worker-0").count("\n") >= 4, "its words")
+        out = [line for line in self.logs("opinions", "worker-0").splitlines() if "touch:" not in line]
+        self.assertEqual((out[0], out[1], out[3]), (str(lab.UID), out[2], "read-only"))
+        self.assertTrue(out[1].startswith(self.agent.data), out)
+        self.kill_task("opinions", "worker-0")
+        until(lambda: self.logs("opinions", "worker-0", "--attempt", "2"), "the next attempt in its container")
+        self.assertEqual(self.ada("cancel", "opinions").returncode, 0)
+        self.wait_job("opinions", "Cancelled")
+        until(lambda: lab.run(*lab.as_ada("podman", "volume", "ls", "--quiet")).stdout == "", "the end of its volumes")
+
+    def test_one_for_another_architecture_says_so(self):
+        with open(shutil.which("busybox"), "rb") as file:
+            busybox = bytearray(file.read())
+        busybox[18:20] = (243).to_bytes(2, "little")        # RISC-V
+        image = self.made("foreign", {"bin/sh": bytes(busybox)})
+        self.accepted("foreign", "true", image=image, role={"restartPolicy": "Never"})
+        self.wait_job("foreign", "Failed")
+        self.assertIn("Exec format error", self.logs("foreign", "worker-0"))
+        self.assertIn("Exec format error", self.ada("describe", "job", "foreign").stdout)
+
+    def test_one_without_a_shell_runs_its_program(self):
+        with open(shutil.which("busybox"), "rb") as file:
+            image = self.made("bare", {"bin/busybox": file.read()})
+        self.accepted("bare", "", image=image, role={"command": ["/bin/busybox", "echo", "bare"]})
+        self.wait_job("bare", "Succeeded")
+        self.assertEqual(self.logs("bare", "worker-0").strip(), "bare")
+        self.accepted("shell", "true", image=image, role={"restartPolicy": "Never"})
+        self.wait_job("shell", "Failed")
+        self.assertIn("No such file or directory", self.logs("shell", "worker-0"))
 
 
 class PullsOfEnroot(lab.InEnroot, Pulls):

@@ -37,17 +37,18 @@ InImage worker() {
 TEST(Podman, RunsTheCommandAsTheUserInTheHostsSurroundings) {
   const auto started = podman().run(worker());
   ASSERT_TRUE(started);
-  EXPECT_THAT(started->argv,
-              ElementsAre("/bin/sh", "-c",
-                          "p=$1 n=$2; shift 2; \"$p\" --cgroup-manager=cgroupfs --log-level=error rm --force --ignore --time=0 \"$n\" "
-                          ">/dev/null 2>&1 || \"$p\" --cgroup-manager=cgroupfs --log-level=error rm --force --ignore --time=0 \"$n\" "
-                          ">/dev/null; exec \"$p\" --cgroup-manager=cgroupfs --log-level=error run --name=\"$n\" \"$@\"",
-                          "dtrain", "/usr/bin/podman", "dtrain-7-12.1.worker-0", "--rm", "--init", "--pull=never", "--cgroups=disabled",
-                          "--network=host", "--uts=host", "--ulimit=host", "--security-opt=label=disable", "--log-driver=passthrough",
-                          "--sdnotify=ignore", "--entrypoint=", "--volume=/dev/shm:/dev/shm", "--user=1000:100", "--userns=keep-id",
-                          "--group-add=keep-groups", "--workdir=/var/lib/dtrain/work/12", "--volume=/data:/data",
-                          "--volume=/var/lib/dtrain/work/12:/var/lib/dtrain/work/12", "--device=nvidia.com/gpu=0", "--env=RANK",
-                          "--env=SECRET", "--env=DTRAIN_ATTEMPT", "localhost/small", "python3", "train.py"));
+  EXPECT_THAT(
+      started->argv,
+      ElementsAre("/bin/sh", "-c",
+                  "p=$1 n=$2; shift 2; \"$p\" --cgroup-manager=cgroupfs --log-level=error rm --force --ignore --volumes --time=0 \"$n\" "
+                  ">/dev/null 2>&1 || \"$p\" --cgroup-manager=cgroupfs --log-level=error rm --force --ignore --volumes --time=0 \"$n\" "
+                  ">/dev/null; exec \"$p\" --cgroup-manager=cgroupfs --log-level=error run --name=\"$n\" \"$@\"",
+                  "dtrain", "/usr/bin/podman", "dtrain-7-12.1.worker-0", "--rm", "--init", "--pull=never", "--cgroups=disabled",
+                  "--network=host", "--uts=host", "--ulimit=host", "--security-opt=label=disable", "--log-driver=passthrough",
+                  "--sdnotify=ignore", "--entrypoint=", "--volume=/dev/shm:/dev/shm", "--user=1000:100", "--userns=keep-id",
+                  "--group-add=keep-groups", "--workdir=/var/lib/dtrain/work/12", "--volume=/data:/data",
+                  "--volume=/var/lib/dtrain/work/12:/var/lib/dtrain/work/12", "--device=nvidia.com/gpu=0", "--env=RANK", "--env=SECRET",
+                  "--env=DTRAIN_ATTEMPT", "localhost/small", "python3", "train.py"));
   EXPECT_THAT(started->env,
               UnorderedElementsAre(Pair("RANK", "3"), Pair("SECRET", "key"), Pair("HOME", "/home/ada"), Pair("PATH", "/usr/bin:/bin")));
 }
