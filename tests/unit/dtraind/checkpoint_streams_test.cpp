@@ -26,7 +26,7 @@ class CheckpointStreamsTest : public CheckpointWorld, public proc::Outlet {
     }
     write_manifest_checkpoint(dir_ + "/step-1", 1, list);
     sent_.clear();
-    streams_.open({kConnection, 1, scan().at(0), {"root", 0}, 0});
+    streams_.open({kConnection, 1, scan().at(0), {"root", 0}, 0, ""});
     while (!works_.empty()) {
       const auto work = std::move(works_.front());
       works_.erase(works_.begin());
