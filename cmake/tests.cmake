@@ -132,7 +132,8 @@ set_tests_properties(system_test_systemd_runner system_test_frozen_systemd PROPE
 set_tests_properties(system_test_roles system_test_isolation system_test_forged system_test_remote PROPERTIES SKIP_RETURN_CODE 77)  # without root
 set_tests_properties(system_test_ipv6 PROPERTIES SKIP_RETURN_CODE 77)  # without IPv6
 set_tests_properties(system_test_real_gpu PROPERTIES SKIP_RETURN_CODE 77)  # without an NVIDIA GPU
-set_tests_properties(system_test_images system_test_image_pulls PROPERTIES SKIP_RETURN_CODE 77)  # where podman is missing or cannot run
+# One at a time: each has processes numbered from 1 (the harness chooses addresses by these), and podman's locks of one account.
+set_tests_properties(system_test_images system_test_image_pulls PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK images)  # where podman is missing or cannot run
 # Twelve agents whose clocks are the measure: another test beside them takes half of a small machine.
 set_tests_properties(system_test_membership_faults PROPERTIES RUN_SERIAL ON)
 

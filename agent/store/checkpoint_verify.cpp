@@ -1,6 +1,7 @@
 #include "agent/store/checkpoint_verify.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 
@@ -17,6 +18,27 @@ using transfer::CheckpointInfo;
 constexpr std::size_t kVerifyReadBytes = 2 << 20;
 constexpr std::size_t kReadAlignment = 4096;   // to an address in the middle of a page the kernel copies at half the speed
 constexpr std::uint64_t kPartCost = 16 << 10;  // share of a budget for each file or tensor besides its bytes
+
+// The number of a read() of whatever thread.
+std::uint64_t next_read() {
+  static std::atomic<std::uint64_t> number = 0;
+  return ++number;
+}
+
+// What was read last on this thread: hundreds of verifications may take turns, and one of them reads at a time.
+struct ReadBuffer {
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<char, Free> bytes{static_cast<char*>(std::aligned_alloc(kReadAlignment, kVerifyReadBytes))};
+  std::uint64_t read = next_read();
+};
+
+ReadBuffer& read_buffer() {
+  thread_local ReadBuffer buffer;
+  CHECK(buffer.bytes);
+  return buffer;
+}
 
 }  // namespace
 
@@ -140,7 +162,7 @@ class Verification::Impl {
     file_ = std::move(*file);
     file_name_ = name;
     opened_ = *facts;
-    window_size_ = 0;
+    window_ = 0;
     if (format_.table != nullptr && name == contents_name_ && opened_ != contents_facts_) return changed();
     const bool short_file = facts->size < position_ + part_left_;
     const bool wrong_size = part_.whole && facts->size != part_left_;
@@ -162,18 +184,19 @@ class Verification::Impl {
   // Small tensors lie side by side: they are fed from one read.
   Result<std::uint64_t> read_some(std::uint64_t most) {
     if (part_left_ == 0) return std::uint64_t{0};
-    if (position_ < window_start_ || position_ >= window_start_ + window_size_) {
-      if (!buffer_) buffer_.reset(static_cast<char*>(std::aligned_alloc(kReadAlignment, kVerifyReadBytes)));
-      CHECK(buffer_);
-      const auto have = read_at(file_, position_, buffer_.get(), kVerifyReadBytes);
+    ReadBuffer& buffer = read_buffer();
+    if (buffer.read != window_ || position_ < window_start_ || position_ >= window_start_ + window_size_) {
+      buffer.read = next_read();
+      const auto have = read_at(file_, position_, buffer.bytes.get(), kVerifyReadBytes);
       if (!have) return no(have.error().code, file_name_ + ": " + have.error().message);
       if (*have == 0) return changed();  // its size was right when it was opened
+      window_ = buffer.read;
       window_start_ = position_;
       window_size_ = *have;
     }
     const std::uint64_t at = position_ - window_start_;
     const std::uint64_t size = std::min({most, part_left_, window_size_ - at});
-    check_->feed({buffer_.get() + at, static_cast<std::size_t>(size)});
+    check_->feed({buffer.bytes.get() + at, static_cast<std::size_t>(size)});
     position_ += size;
     part_left_ -= size;
     return size;
@@ -204,11 +227,8 @@ class Verification::Impl {
 
   UniqueFd file_;
   std::string file_name_;
-  FileFacts opened_;  // as it was when it was opened
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<char, Free> buffer_;
+  FileFacts opened_;          // as it was when it was opened
+  std::uint64_t window_ = 0;  // the number of its last read(); 0: of no use any more
   std::uint64_t window_start_ = 0, window_size_ = 0;
 };
 

@@ -1,6 +1,9 @@
 // Whose verification is next. The worker is run by hand; whether a verification succeeds does not matter.
 #include <gmock/gmock.h>
 
+#include <random>
+#include <thread>
+
 #include "agent/store/checkpoint_verify_queue.h"
 #include "tests/unit/store/checkpoint_world.h"
 
@@ -64,6 +67,38 @@ TEST_F(VerifyQueue, NobodyHasAllPlaces) {
   ASSERT_FALSE(errors_.empty());
   EXPECT_THAT(errors_.front(), HasSubstr("2 others are waiting, 2 of this user")) << "a quarter of eight";
   EXPECT_THAT(order_, ElementsAre(3, 1, 21, 2));
+}
+
+// All read into one buffer of their thread, and their next slice may be on another one.
+TEST_F(VerifyQueue, ThoseThatTakeTurnsReadTheirOwn) {
+  std::mt19937 random(3);
+  for (const std::int64_t step : {1, 2}) {
+    std::string weights(5 << 20, '\0');
+    std::ranges::generate(weights, [&] { return static_cast<char>(random()); });
+    torch_checkpoint(step, weights);
+  }
+  std::vector<store::Verification> both;
+  for (const auto& info : scan()) {
+    auto begun = store::Verification::begin(info, dir_);
+    ASSERT_TRUE(begun);
+    both.push_back(std::move(*begun));
+  }
+  ASSERT_EQ(both.size(), 2u);
+  int slices = 0;
+  for (bool done = false; !done; ++slices) {
+    done = true;
+    for (store::Verification& verification : both) {
+      const auto advance = [&] {
+        const auto more = verification.advance(300'000);
+        ASSERT_TRUE(more) << slices << ": " << more.error().text();
+        done = done && *more;
+      };
+      if (slices % 3 == 2) std::thread(advance).join();
+      else advance();
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(slices, 10);
 }
 
 // Such as one of many terabytes that are not there, whose job was deleted long ago.
