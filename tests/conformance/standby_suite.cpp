@@ -1,7 +1,11 @@
 #include "tests/conformance/standby_suite.h"
 
+#include <signal.h>
+#include <sys/syscall.h>
+
 #include "agent/proc/cgroup.h"
 #include "agent/proc/launch_file.h"
+#include "agent/proc/spare_shims.h"
 
 namespace dtrain::conformance {
 
@@ -157,7 +161,10 @@ TEST_P(StandbySuite, WhoseShimIsKilledCostsNothing) {
   const std::string directory = standby_of(first_);
   const auto state = proc::read_record(directory, "state");
   ASSERT_TRUE(state);
+  const UniqueFd shim(static_cast<int>(::syscall(SYS_pidfd_open, state->fixed.shim_pid, 0)));
   ::kill(state->fixed.shim_pid, SIGKILL);
+  // A message to one that dies may seem to arrive; the agent that sent it would then hear that the shim is gone.
+  ASSERT_TRUE(pump([&] { return proc::is_dead(shim); }));
   kill_task(first_, 1);
   start(first_, 2);
   EXPECT_EQ(said(first_, 2), "cold");
