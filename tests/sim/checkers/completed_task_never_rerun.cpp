@@ -36,9 +36,9 @@ class CompletedTaskNeverRerun final : public Checker {
     const KnownJob* job = world_.book().find(id.job);
     const bool lost = done->second.uncertain && job != nullptr && (job->steered != 0 || job->reboots != 0 || preempted(id.job));
     const bool asked = job != nullptr && asked_again(*job, id.task, done->second.at);
-    const job::JobSpec* spec = world_.book().spec_of(id.job);
-    const bool with_gang =
-        spec != nullptr && id.generation > done->second.generation && job::is_collective(*spec) && job::is_rank_role(*spec, id.task.role);
+    const cluster::JobRecord* record = world_.ledger().find(id.job);  // its size is the one that a user has scaled it to
+    const bool with_gang = record != nullptr && id.generation > done->second.generation && job::is_collective(record->spec) &&
+                           job::is_rank_role(record->spec, id.task.role);
     if (lost || asked || with_gang || unheard_of(done->second, shim) || lost_unheard(done->second, id)) {
       completed_.erase(done);
       return;
