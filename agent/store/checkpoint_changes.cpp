@@ -79,7 +79,8 @@ class Change {
     auto table = open_contents(directory_, info_, base_);
     if (!table) {
       // Contents that cannot be read can still be moved away; they were never found readable.
-      if (table.error().code == ErrorCode::not_found || !info_.digest.empty()) return no(table.error());
+      const bool gone = table.error().code == ErrorCode::not_found && !is_broken_off(directory_, format_, base_, true);
+      if (gone || !info_.digest.empty()) return no(table.error());
       return std::string();
     }
     contents_ = table->name;

@@ -269,14 +269,18 @@ Result<FileContent> read_contents(const UniqueFd& directory, const transfer::For
 
 Result<SharesHere> read_shares(const UniqueFd& directory, const transfer::Format& format, const std::string& base) {
   FilesOfDirectory files(directory, format.contents_bytes);
-  auto table = transfer::shares_table(files, format, base);
-  if (!table) return fail(table.error());
-  auto shares = transfer::shares_of(files, format, *table);
-  if (!shares) return fail(shares.error());
-  std::string first = shares->files.front().name;
+  auto read = transfer::read_shares(files, format, base);
+  if (!read) return fail(read.error());
+  std::string first = read->told.files.front().name;
   const auto facts = facts_beneath(directory, first);
   if (!facts) return fail(facts.error());
-  return SharesHere{{std::move(*table), *facts}, std::move(first), std::move(*shares)};
+  return SharesHere{{std::move(read->table), *facts}, std::move(first), std::move(read->told)};
+}
+
+bool is_broken_off(const UniqueFd& directory, const transfer::Format& format, const std::string& base, bool usual) {
+  if (format.broken_off == nullptr || facts_beneath(directory, contents_file(directory, format, base))) return false;
+  FilesOfDirectory files(directory, 0);
+  return format.broken_off(files, base, usual);
 }
 
 Result<Opened> open_contents(const UniqueFd& directory, const transfer::CheckpointInfo& info, const std::string& base) {

@@ -64,6 +64,9 @@ struct SharesHere {
 };
 Result<SharesHere> read_shares(const UniqueFd& directory, const transfer::Format& format, const std::string& base);
 
+// What a save left that was broken off (Format::broken_off), which has no contents file.
+bool is_broken_off(const UniqueFd& directory, const transfer::Format& format, const std::string& base, bool usual);
+
 // The table of contents that `info` speaks of, and what it says: of a whole checkpoint, or of one host's share.
 struct Opened {
   std::string name;  // the file of `facts`: the contents file, or the first of the share

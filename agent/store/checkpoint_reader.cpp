@@ -107,6 +107,22 @@ std::optional<Candidate> look_at_share(FormatId id, const UniqueFd& directory, c
   return candidate;
 }
 
+// A directory without its contents file, since a save of it was broken off.
+std::optional<Candidate> look_at_rest(FormatId id, const UniqueFd& directory, const std::string& base, const std::string& path) {
+  const Format& format = transfer::format_of(id);
+  const auto facts = facts_of(directory);
+  if (!facts) return std::nullopt;
+  Candidate candidate;
+  candidate.info.format = id;
+  candidate.info.path = path;
+  candidate.info.step = format.step_of(base);
+  candidate.info.defect = format.contents_name(base) + " is missing: it is not finished";
+  candidate.info.place = place_of(*facts);
+  for (const std::string& name : list_names(directory).value_or(std::vector<std::string>{}))
+    if (const auto file = facts_beneath(directory, name)) add_to_stamp(candidate, name, *file);
+  return candidate;
+}
+
 // One directory's names, as all formats need them.
 class Scan {
  public:
@@ -116,7 +132,9 @@ class Scan {
   Status find(FormatId id, bool by_name) {
     const Format& format = transfer::format_of(id);
     const auto wanted = [&](const std::string& base) { return !by_name || format.named_clearly(base); };
-    return format.directory ? find_directories(id, wanted) : find_files(id, wanted);
+    if (!format.directory) return find_files(id, wanted);
+    auto found = find_directories(id, wanted);
+    return found && format.broken_off != nullptr ? find_broken_off(id, !by_name) : found;
   }
 
   std::vector<Candidate> take() {
@@ -152,6 +170,20 @@ class Scan {
       const auto child = open_directory_at(directory_, name);  // fails for anything but a directory
       if (!child) continue;
       if (auto added = add(look_at_either(id, *child, name, inside(name), true)); !added) return added;
+    }
+    return {};
+  }
+
+  // One that was found as a share already has the files of the first rank, who would have written the contents file: no host has that.
+  Status find_broken_off(FormatId id, bool named) {
+    const bool usual = named || std::ranges::any_of(candidates_, [&](const Candidate& c) { return c.info.format == id; });
+    for (const auto& name : names_) {
+      const auto child = transfer::is_ignored_name(name) ? fail(ErrorCode::not_found, "") : open_directory_at(directory_, name);
+      if (!child || !is_broken_off(*child, transfer::format_of(id), name, usual)) continue;
+      const std::string path = inside(name);
+      std::erase_if(candidates_, [&](const Candidate& c) { return c.info.path == path; });
+      paths_.erase(path);
+      if (auto added = add(look_at_rest(id, *child, name, path)); !added) return added;
     }
     return {};
   }
@@ -209,38 +241,20 @@ std::vector<Candidate> look_at_one(const job::CheckpointSpec& spec, const std::s
   return found;
 }
 
-// True if there is a file that one of the ranks has written, in the directory or one below.
-bool has_file_of_rank(const Format& format, const UniqueFd& directory) {
-  const auto any = [&](const UniqueFd& where, const std::string& below) {
-    const auto names = list_names(where).value_or(std::vector<std::string>{});
-    return std::ranges::any_of(names, [&](const std::string& name) { return format.is_file_of_rank(below + name); });
-  };
-  if (any(directory, "")) return true;
-  const auto names = list_names(directory).value_or(std::vector<std::string>{});
-  return std::ranges::any_of(names, [&](const std::string& name) {
-    const auto child = open_directory_at(directory, name);
-    return child && any(*child, name + "/");
-  });
-}
-
-// The newest checkpoint of which only some ranks' files are in this directory, and what is missing; "": there is none.
-std::string lacks_ranks(const job::CheckpointSpec& spec, const UniqueFd& directory, const std::vector<std::string>& names) {
+// The newest checkpoint of which this host has more files of ranks than it tells of; "": there is none.
+std::string has_too_many(const job::CheckpointSpec& spec, const UniqueFd& directory, const std::vector<std::string>& names) {
   std::string newest;
   std::int64_t step = -1;
   for (const FormatId id : formats_of(spec)) {
     const Format& format = transfer::format_of(id);
-    if (format.is_file_of_rank == nullptr) continue;
+    if (format.lacks == nullptr) continue;
     for (const std::string& name : names) {
       if (transfer::is_ignored_name(name) || !format.named_clearly(name) || format.step_of(name) <= step) continue;
       const auto own = open_directory_at(directory, name);
-      if (!own) continue;
-      const std::string contents = contents_file(*own, format, name);
-      std::string refused;
-      if (facts_beneath(*own, contents)) (void)look_at(id, *own, name, name, true, &refused);
-      else if (has_file_of_rank(format, *own)) refused = contents + " is missing";
-      if (refused.empty()) continue;
-      newest = name + " in " + spec.dir + " is left alone on this host (" + refused +
-               "): it has too many files for that; all ranks must write into one directory that all hosts see";
+      const auto here = own ? read_shares(*own, format, name) : fail(ErrorCode::not_found, "");
+      if (here || here.error().code != ErrorCode::limit) continue;
+      newest = name + " in " + spec.dir + " is left alone on this host: " + here.error().message +
+               "; all ranks must write into one directory that all hosts see";
       step = format.step_of(name);
     }
   }
@@ -305,7 +319,7 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   const auto directory = open_directory(without_trailing_slashes(spec.dir));
   if (!directory) return "";
   std::vector<std::string> names = look_in(*directory, "");
-  if (std::string parts = lacks_ranks(spec, *directory, names); !parts.empty()) return parts;
+  if (std::string parts = has_too_many(spec, *directory, names); !parts.empty()) return parts;
   if (names.size() > kForeignDirectories) names.resize(kForeignDirectories);
   for (const std::string& name : names)
     if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");

@@ -1,6 +1,7 @@
 #include "common/transfer/file_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "common/transfer/manifest.h"
@@ -13,6 +14,8 @@ namespace dtrain::transfer {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
+constexpr std::string_view kTensorsEnding = ".safetensors";
+constexpr std::array<std::string_view, 5> kSavedEndings{".pt", ".pth", ".bin", ".ckpt", ".distcp"};
 
 std::string with_length(std::string_view bytes) { return to_little_endian(bytes.size(), kLengthBytes).append(bytes); }
 
@@ -63,6 +66,12 @@ Status read_zips(FileAccess& files, FileTable& file) {
 }
 
 }  // namespace
+
+FileTable::Kind kind_by_ending(std::string_view name) {
+  if (name.ends_with(kTensorsEnding)) return FileTable::Kind::safetensors;
+  const bool saved = std::ranges::any_of(kSavedEndings, [&](std::string_view ending) { return name.ends_with(ending); });
+  return saved ? FileTable::Kind::zips : FileTable::Kind::plain;
+}
 
 Result<FileTable> read_file_table(FileAccess& files, const std::string& name, FileTable::Kind kind) {
   const auto size = files.size(name);

@@ -26,6 +26,9 @@ struct FileTable {
   std::string table;  // text: the file itself
 };
 
+// zips or safetensors, as programs name such files; otherwise plain.
+FileTable::Kind kind_by_ending(std::string_view name);
+
 // Errors: as of Format::table; refused: `name` is no regular file. A file that should be zips and is something else counts as plain.
 Result<FileTable> read_file_table(FileAccess& files, const std::string& name, FileTable::Kind kind);
 

@@ -108,10 +108,15 @@ struct Format {
   Result<std::string> (*table)(FileAccess& files, std::string_view base) = nullptr;
   // For formats to which each rank adds files, perhaps on its own host's disk alone: true if a file of this name is one.
   bool (*is_file_of_rank)(std::string_view file_name) = nullptr;
+  // Of those formats: true if such a file is told as it is, unless its ending says what it is (kind_by_ending); of others only the size.
+  bool (*is_text)(std::string_view file_name) = [](std::string_view) { return true; };
   // Of those formats: what of the files that are here says which files there must be, as `lacks` reads it; "": none of these does.
   Result<std::string> (*list_of_all)(FileAccess& files, const std::vector<FileTable>& tables) = nullptr;
   // What is missing if there are only files of these names; "": nothing.
   std::string (*lacks)(std::string_view list, const std::vector<std::string>& names) = nullptr;
+  // For formats of directories whose scripts take the newest by its name alone: true if one without a contents file is what a save left
+  // that was broken off. `usual`: such directories are surely of this format, since the job names it, or others beside this one are.
+  bool (*broken_off)(FileAccess& files, std::string_view base, bool usual) = nullptr;
   bool by_auto = true;  // `format: auto` looks for it, too: not where other programs write such files beside their checkpoints
   // True if the name alone says that this is a checkpoint. With `format: auto` only such are looked for, and `keep` removes only such:
   // other files of the user may have the same ending.

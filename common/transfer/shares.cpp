@@ -1,6 +1,7 @@
 #include "common/transfer/shares.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -28,49 +29,50 @@ std::vector<std::string> names_here(FileAccess& files, const Format& format, std
   return names;
 }
 
-bool is_zips(std::string_view name) { return name.ends_with(".pt") || name.ends_with(".distcp"); }
+FileTable::Kind kind_of(const Format& format, std::string_view name) {
+  const FileTable::Kind kind = kind_by_ending(name);
+  return kind == FileTable::Kind::plain && format.is_text(name) ? FileTable::Kind::text : kind;
+}
 
-}  // namespace
-
-Result<std::string> shares_table(FileAccess& files, const Format& format, std::string_view base) {
+Result<std::vector<FileTable>> read_tables(FileAccess& files, const Format& format, std::string_view base) {
   const auto above = files.names();
   if (!above) return fail(above.error());
   std::vector<FileTable> tables;
-  bool of_rank = false;
   for (const std::string& name : names_here(files, format, base, *above)) {
     if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
-    auto file = read_file_table(files, name, is_zips(name) ? FileTable::Kind::zips : FileTable::Kind::text);
+    auto file = read_file_table(files, name, kind_of(format, name));
     if (!file && file.error().code == ErrorCode::damaged) continue;
     if (!file) return fail(file.error());
-    if (format.is_file_of_rank(name)) {
-      if (file->kind != FileTable::Kind::zips) continue;
-      of_rank = true;
-    }
+    if (format.is_file_of_rank(name) && file->kind != FileTable::Kind::zips) continue;
     tables.push_back(std::move(*file));
   }
-  if (!of_rank) return fail(ErrorCode::not_found, "no rank's file is there");
-  return join_tables(tables);
+  return tables;
+}
+
+}  // namespace
+
+Result<SharesRead> read_shares(FileAccess& files, const Format& format, std::string_view base) {
+  auto tables = read_tables(files, format, base);
+  if (!tables) return fail(tables.error());
+  auto list = format.list_of_all(files, *tables);
+  if (!list) return fail(list.error());
+  const auto of_rank = [&](const FileTable& file) { return format.is_file_of_rank(file.name); };
+  if (std::ranges::none_of(*tables, of_rank)) return fail(ErrorCode::not_found, "no rank's file is there");
+  if (list->empty()) std::erase_if(*tables, std::not_fn(of_rank));
+  SharesRead read{join_tables(*tables), {{}, std::move(*list)}};
+  std::size_t bytes = read.told.list.size();
+  for (const FileTable& file : *tables) {
+    read.told.files.push_back({file.name, file.size, blake2b_hex(join_tables({file})).substr(0, kTableDigest)});
+    bytes += file.name.size() + kTableDigest + kBytesBesideName;
+  }
+  if (bytes > kSharesBytes) return fail(ErrorCode::limit, "it has too many files to speak of");
+  return read;
 }
 
 Result<std::unique_ptr<Contents>> parse_shares(std::string_view table) {
   const auto tables = split_tables(table);
   if (!tables) return fail(tables.error());
   return several_files(*tables, "");
-}
-
-Result<Shares> shares_of(FileAccess& files, const Format& format, std::string_view table) {
-  const auto tables = split_tables(table);
-  if (!tables) return fail(tables.error());
-  auto list = format.list_of_all(files, *tables);
-  if (!list) return fail(list.error());
-  Shares shares{{}, std::move(*list)};
-  std::size_t bytes = shares.list.size();
-  for (const FileTable& file : *tables) {
-    shares.files.push_back({file.name, file.size, blake2b_hex(join_tables({file})).substr(0, kTableDigest)});
-    bytes += file.name.size() + kTableDigest + kBytesBesideName;
-  }
-  if (bytes > kSharesBytes) return fail(ErrorCode::limit, "it has too many files to speak of");
-  return shares;
 }
 
 bool is_noted(std::uint64_t place, const Shares& noted, const CheckpointInfo& share) {

@@ -16,13 +16,16 @@ namespace dtrain::transfer {
 // Names, sizes and digests of one host's files, and the list of all: a host with more of them does not speak of them.
 inline constexpr std::size_t kSharesBytes = 64 << 10;
 
-// The table of the files that are here, whatever is missing; what is cut or no file of torch.save counts as missing, too. Errors: as of
-// Format::table; not_found: no rank's file is here.
-Result<std::string> shares_table(FileAccess& files, const Format& format, std::string_view base);
+// What one host has, whatever is missing; what is cut or no file of torch.save counts as missing, too. A host that cannot list all files
+// (Format::list_of_all) tells of those of its ranks alone: others of the same names may differ from host to host.
+struct SharesRead {
+  std::string table;  // as Format::table
+  Shares told;
+};
+// Errors: as of Format::table; not_found: no rank's file is here; limit: more than kSharesBytes would have to be told.
+Result<SharesRead> read_shares(FileAccess& files, const Format& format, std::string_view base);
 // All of them to be verified, as those of a checkpoint of their own.
 Result<std::unique_ptr<Contents>> parse_shares(std::string_view table);
-// What is told of them. Error{limit}: that would be more than kSharesBytes.
-Result<Shares> shares_of(FileAccess& files, const Format& format, std::string_view table);
 
 // True of the share that is noted with its place, also once its names are forgotten.
 bool is_noted(std::uint64_t place, const Shares& noted, const CheckpointInfo& share);

@@ -193,6 +193,18 @@ void check_table(std::string_view input) {
   check_contents(format, input.substr(1), input.substr(1));
 }
 
+// What another host says that there must be of a checkpoint, and the names of the files that it has, one a line.
+void check_list(std::string_view input) {
+  if (input.size() < 2) return;
+  const Format& format = *formats()[static_cast<unsigned char>(input[0]) % formats().size()];
+  const std::size_t size = std::min<std::size_t>(static_cast<unsigned char>(input[1]), input.size() - 2);
+  if (format.lacks == nullptr) return;
+  std::vector<std::string> names;
+  for (std::string_view rest = input.substr(2 + size); !rest.empty(); rest.remove_prefix(std::min(rest.size(), names.back().size() + 1)))
+    names.emplace_back(rest.substr(0, rest.find('\n')));
+  (void)format.lacks(input.substr(2, size), names);
+}
+
 }  // namespace
 }  // namespace dtrain::transfer
 
@@ -200,7 +212,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace dtrain::transfer;
   constexpr void (*kReaders[])(std::string_view) = {
       check_manifest, check_index, check_state,    check_block,          check_entry,
-      check_file,     check_table, check_database, check_walk<JsonWalk>, check_walk<UbjsonWalk>};
+      check_file,     check_table, check_database, check_walk<JsonWalk>, check_walk<UbjsonWalk>,
+      check_list};
   if (size == 0 || data[0] >= std::size(kReaders)) return 0;
   kReaders[data[0]](std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   return 0;

@@ -25,6 +25,7 @@ class CheckpointFormats : public CheckpointWorld {
     return {{"torch", [this](std::int64_t step) { return torch_checkpoint(step); }},
             {"safetensors", [this](std::int64_t step) { return safetensors_checkpoint(step); }},
             {"huggingface", [this](std::int64_t step) { return huggingface_checkpoint(step); }},
+            {"huggingface", [this](std::int64_t step) { return trainer_with_fsdp(step); }},
             {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }},
             {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step); }},
             {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step, 3); }},
@@ -304,28 +305,88 @@ TEST_F(CheckpointFormats, DirectoryWithoutAllRanksIsAShareAndOneWithACutFileInco
   }
 }
 
-TEST_F(CheckpointFormats, TrainerWithDeepspeedNeedsAllRanks) {
-  const std::string path = dir_ + "/checkpoint-5", states = path + "/global_step5";
-  std::filesystem::create_directory(path);
-  std::filesystem::rename(deepspeed_checkpoint(5), states);
-  write(path + "/latest", "global_step5");
-  write(path + "/trainer_state.json", "{\"global_step\": 5}");
-  const auto info = scan()[0];
-  EXPECT_EQ(transfer::format_of(info.format).name, "huggingface");
-  EXPECT_TRUE(info.complete) << info.defect;
-  EXPECT_TRUE(verify(info));
-  const Status copied = copy(info);
-  ASSERT_TRUE(copied) << copied.error().text();
-  ASSERT_EQ(scan().size(), 1u);
-  EXPECT_EQ(scan()[0].digest, info.digest);
-  const std::string file = states + "/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", bytes = read(file);
-  write(file, bytes.substr(0, 99));
-  EXPECT_FALSE(scan()[0].complete);
-  std::filesystem::remove(file);
+TEST_F(CheckpointFormats, TrainerWithDirectoriesNeedsAllRanks) {
+  for (const auto& [path, file] : {std::pair(trainer_with_deepspeed(5), "global_step5/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
+                                   std::pair(trainer_with_fsdp(7), "optimizer_0/__1_0.distcp")}) {
+    const auto mine = [&, of = path] {
+      auto found = scan();
+      std::erase_if(found, [&](const auto& info) { return info.path != of; });
+      return found;
+    };
+    const auto info = mine().at(0);
+    EXPECT_EQ(transfer::format_of(info.format).name, "huggingface");
+    EXPECT_TRUE(info.complete) << info.defect;
+    EXPECT_TRUE(verify(info));
+    const Status copied = copy(info);
+    ASSERT_TRUE(copied) << copied.error().text();
+    ASSERT_EQ(mine().size(), 1u);
+    EXPECT_EQ(mine()[0].digest, info.digest);
+    const std::string name = path + "/" + file, bytes = read(name);
+    std::string flipped = bytes;
+    const auto at = std::min(flipped.find("third of"), flipped.find("moments"));
+    flipped[at] = static_cast<char>(flipped[at] ^ 1);
+    write(name, flipped);
+    EXPECT_EQ(store::verify(mine()[0]).error().code, ErrorCode::damaged);
+    write(name, bytes.substr(0, 99));
+    EXPECT_FALSE(mine()[0].complete || mine()[0].is_share());
+    std::filesystem::remove(name);
+    EXPECT_TRUE(mine().at(0).is_share()) << "it may be on another host's disk";
+    write(name, bytes);
+    std::filesystem::create_directory(path + "/runs");
+    EXPECT_TRUE(mine().empty()) << "a directory that says nothing of its files";
+    std::filesystem::remove(path + "/runs");
+    ASSERT_TRUE(store::remove(mine()[0], dir_));
+    EXPECT_FALSE(exists(path));
+  }
+}
+
+// The Trainer takes the directory with the largest number, and fails if trainer_state.json is not in it.
+TEST_F(CheckpointFormats, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
+  const auto broken = [this](const std::string& name) {
+    for (const auto& info : scan())
+      if (info.path == dir_ + "/" + name)
+        return !info.complete && !info.is_share() && info.defect == "trainer_state.json is missing: it is not finished";
+    return false;
+  };
+  write(dir_ + "/checkpoint-7/model.safetensors", safetensors_file({{"w", "w"}}));
+  std::filesystem::create_directory(dir_ + "/checkpoint-8");
+  EXPECT_TRUE(scan().empty()) << "another program may call its directories so";
+  write(dir_ + "/checkpoint-7/training_args.bin", torch_file());
+  EXPECT_TRUE(broken("checkpoint-7")) << "none but the Trainer writes that";
+  EXPECT_TRUE(broken("checkpoint-8")) << "one of those beside it is the Trainer's";
+  std::filesystem::remove(dir_ + "/checkpoint-7/training_args.bin");
   EXPECT_TRUE(scan().empty());
-  write(file, bytes);
-  ASSERT_TRUE(store::remove(scan()[0], dir_));
-  EXPECT_FALSE(exists(path));
+  only("huggingface");
+  EXPECT_TRUE(broken("checkpoint-7") && broken("checkpoint-8")) << "the job says whose they are";
+  spec_.format = {};
+  huggingface_checkpoint(5);
+  EXPECT_TRUE(broken("checkpoint-7") && broken("checkpoint-8"));
+  // Of another host's disk, and no directories of the Trainer.
+  write(dir_ + "/checkpoint-9/rng_state_1.pth", torch_file());
+  write(dir_ + "/checkpoint-10/optimizer_0/__1_0.distcp", torch_file());
+  write(dir_ + "/checkpoint-11/optimizer_0/__0_0.distcp", torch_file());
+  EXPECT_TRUE(broken("checkpoint-11")) << "the first rank's, whose host has no trainer_state.json";
+  write(dir_ + "/step-12/model.safetensors", safetensors_file({{"w", "w"}}));
+  write(dir_ + "/checkpoint-best/model.safetensors", safetensors_file({{"w", "w"}}));
+  for (const auto& info : scan()) EXPECT_TRUE(info.step != 9 && info.step < 12 && info.is_share() == (info.step == 10)) << info.path;
+
+  for (const auto& info : scan()) {
+    if (info.complete || info.is_share()) continue;
+    const auto moved = store::quarantine(info, dir_);
+    ASSERT_TRUE(moved) << moved.error().text();
+    EXPECT_EQ(*moved, info.path + ".quarantined-1");
+    EXPECT_FALSE(exists(info.path));
+    EXPECT_EQ(store::quarantine(info, dir_).error().code, ErrorCode::not_found);
+  }
+  for (const auto& info : scan()) EXPECT_TRUE(info.step == 5 || info.step == 10) << info.path;
+  // One that was finished meanwhile is left alone.
+  std::filesystem::create_directory(dir_ + "/checkpoint-8");
+  const auto found = scan();
+  const auto unfinished = std::ranges::find(found, dir_ + "/checkpoint-8", &transfer::CheckpointInfo::path);
+  ASSERT_NE(unfinished, found.end());
+  huggingface_checkpoint(8);
+  EXPECT_FALSE(store::quarantine(*unfinished, dir_));
+  EXPECT_TRUE(exists(dir_ + "/checkpoint-8/trainer_state.json"));
 }
 
 TEST_F(CheckpointFormats, TrackerDecidesNothingAndIsKeptCorrect) {

@@ -19,22 +19,29 @@ class CheckpointShares : public CheckpointWorld {
   struct Writer {
     const char* word;
     std::function<std::string(std::int64_t)> write;
-    std::string second;  // files of the second host begin so; all others are the first's
+    std::vector<std::string> second;  // paths of files of the second host begin so; all others are the first's
   };
   std::vector<Writer> writers() {
-    return {{"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }, "__1_"},
-            {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step); }, "bf16_zero_pp_rank_1"},
-            {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step, 3); }, "zero_pp_rank_1"},
-            {"megatron", [this](std::int64_t step) { return megatron_checkpoint(step); }, "mp_rank_01"}};
+    return {
+        {"torch-distributed", [this](std::int64_t step) { return distributed_checkpoint(step); }, {"__1_"}},
+        {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step); }, {"bf16_zero_pp_rank_1"}},
+        {"deepspeed", [this](std::int64_t step) { return deepspeed_checkpoint(step, 3); }, {"zero_pp_rank_1"}},
+        {"megatron", [this](std::int64_t step) { return megatron_checkpoint(step); }, {"mp_rank_01"}},
+        {"huggingface", [this](std::int64_t step) { return trainer_with_deepspeed(step); }, {"global_step5/bf16_zero_pp_rank_1"}},
+        {"huggingface", [this](std::int64_t step) { return trainer_with_fsdp(step); }, {"optimizer_0/__1_", "pytorch_model_fsdp_0/__1_"}}};
   }
   std::string other_host() const { return root_ + "/second"; }
   // Moves the second host's files to its disk. Returns where the checkpoint is on each.
   std::pair<std::string, std::string> split(const Writer& writer, std::int64_t step) {
     const std::string path = writer.write(step), name = path.substr(dir_.size() + 1), there = other_host() + "/" + name;
-    std::filesystem::create_directories(there);
-    for (const auto& entry : std::filesystem::directory_iterator(path))
-      if (const std::string file = entry.path().filename(); file.starts_with(writer.second))
-        std::filesystem::rename(entry.path(), there + "/" + file);
+    for (const std::string& second : writer.second) {
+      const auto slash = second.find('/');
+      const std::string inner = slash == second.npos ? "" : "/" + second.substr(0, slash), begins = second.substr(slash + 1);
+      std::filesystem::create_directories(there + inner);
+      for (const auto& entry : std::filesystem::directory_iterator(path + inner))
+        if (const std::string file = entry.path().filename(); file.starts_with(begins))
+          std::filesystem::rename(entry.path(), there + inner + "/" + file);
+    }
     return {path, there};
   }
   std::vector<transfer::CheckpointInfo> scan_second() {

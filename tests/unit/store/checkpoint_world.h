@@ -133,6 +133,24 @@ class CheckpointWorld : public testing::Test {
     write(dir_ + "/latest", "global_step" + std::to_string(step));
     return path;
   }
+  // As Hugging Face's Trainer writes it with DeepSpeed, or with FSDP, on two ranks.
+  std::string trainer_directory(std::int64_t step) {
+    const std::string path = dir_ + "/checkpoint-" + std::to_string(step);
+    write(path + "/config.json", "{}");
+    write(path + "/trainer_state.json", "{\"global_step\": " + std::to_string(step) + "}");
+    return path;
+  }
+  std::string trainer_with_deepspeed(std::int64_t step) {
+    const std::string path = trainer_directory(step);
+    std::filesystem::rename(deepspeed_checkpoint(step), path + "/global_step" + std::to_string(step));
+    std::filesystem::rename(dir_ + "/latest", path + "/latest");
+    return path;
+  }
+  std::string trainer_with_fsdp(std::int64_t step) {
+    const std::string path = trainer_directory(step);
+    for (const char* inner : {"/optimizer_0", "/pytorch_model_fsdp_0"}) std::filesystem::rename(distributed_checkpoint(step), path + inner);
+    return path;
+  }
   // As Megatron writes it, of two tensor and two pipeline ranks.
   std::string megatron_checkpoint(std::int64_t step) {
     const std::string digits = std::to_string(step), path = dir_ + "/iter_" + std::string(7 - digits.size(), '0') + digits;

@@ -17,11 +17,9 @@ const transfer::Format& format_in_shares(std::string_view name) {
 }
 
 Shares shares_in(const transfer::Format& format, FilesInMemory files) {
-  const auto table = transfer::shares_table(files, format, "step_5");
-  EXPECT_TRUE(table) << table.error().text();
-  auto shares = transfer::shares_of(files, format, table.value_or(""));
-  EXPECT_TRUE(shares) << shares.error().text();
-  return shares.value_or(Shares{});
+  auto read = transfer::read_shares(files, format, "step_5");
+  EXPECT_TRUE(read) << read.error().text();
+  return read.value_or(transfer::SharesRead{}).told;
 }
 
 FilesInMemory directory(std::map<std::string, std::string> files) {
@@ -80,6 +78,64 @@ TEST(Shares, OfDeepspeedAndMegatron) {
   EXPECT_TRUE(together(megatron, {&rank1, &rank0}).whole());
 }
 
+// What Hugging Face's Trainer writes on two hosts: the second has only its ranks' files, or, with save_on_each_node, files of its own
+// beside.
+TEST(Shares, OfTheTrainer) {
+  const auto& format = format_in_shares("huggingface");
+  const std::string model = torch_file("weights", torch_shape(), deepspeed_counts(2, 1, 1)), state = R"({"global_step": 5})";
+  const auto of_second = [](std::map<std::string, std::string> files) {
+    files["rng_state_1.pth"] = torch_file("r1");
+    return files;
+  };
+  const auto of_first = [&](std::map<std::string, std::string> files) {
+    files.insert({{"rng_state_0.pth", torch_file("r0")}, {"config.json", "{}"}, {"trainer_state.json", state}});
+    return files;
+  };
+  const std::map<std::string, std::string> deepspeed{{"global_step5/mp_rank_00_model_states.pt", model},
+                                                     {"global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt", torch_file("m0")}};
+  const std::map<std::string, std::string> fsdp{{"pytorch_model_fsdp_0/.metadata", metadata_of()},
+                                                {"pytorch_model_fsdp_0/__0_0.distcp", torch_file("a")},
+                                                {"optimizer_0/.metadata", metadata_of()},
+                                                {"optimizer_0/__0_0.distcp", torch_file("b")}};
+  const std::string moments = "global_step5/zero_pp_rank_1_mp_rank_00_optim_states.pt", weights = "pytorch_model_fsdp_0/__1_0.distcp",
+                    optimizer = "optimizer_0/__1_0.distcp";
+  struct Case {
+    std::map<std::string, std::string> first, second;
+    const char* lacks;
+  };
+  for (const auto& [first_files, second_files, lacks] :
+       {Case{deepspeed, {{moments, torch_file("m1")}}, "only those of 1 of 2 ranks are there"},
+        Case{fsdp, {{weights, torch_file("c")}, {optimizer, torch_file("d")}}, "optimizer_0/__1_0.distcp is missing"}}) {
+    const Shares first = shares_in(format, directory(of_first(first_files))),
+                 second = shares_in(format, directory(of_second(second_files)));
+    EXPECT_THAT(together(format, {&first}).lacks, testing::HasSubstr(lacks));
+    EXPECT_FALSE(together(format, {&second}).known);
+    const auto both = together(format, {&second, &first});
+    EXPECT_TRUE(both.whole()) << both.lacks;
+    EXPECT_THAT(both.names, testing::IsSupersetOf({"config.json", "rng_state_0.pth", "rng_state_1.pth", "trainer_state.json"}));
+
+    auto own_state = of_second(second_files);
+    own_state["trainer_state.json"] = R"({"global_step": 5, "is_world_process_zero": false})";
+    own_state["config.json"] = "{ }";
+    const Shares each_node = shares_in(format, directory(own_state));
+    EXPECT_EQ(each_node, second) << "it tells of its ranks' files alone";
+
+    auto unfinished = of_first(first_files);
+    unfinished.erase("trainer_state.json");
+    EXPECT_TRUE(shares_in(format, directory(unfinished)).list.empty());
+    auto less = of_second(second_files);
+    less.erase(second_files.begin()->first);
+    if (less.size() == 1) continue;
+    const Shares part = shares_in(format, directory(less));
+    EXPECT_THAT(together(format, {&first, &part}).lacks, testing::HasSubstr("is missing"));
+  }
+  // Without such directories one process writes all but the random states: those are no shares.
+  FilesInMemory plain = directory(of_second({}));
+  EXPECT_EQ(transfer::read_shares(plain, format, "checkpoint-5").error().code, ErrorCode::not_found);
+  FilesInMemory whole = directory(of_first({{"model.safetensors", safetensors_file({{"w", "w"}})}}));
+  EXPECT_EQ(transfer::read_shares(whole, format, "checkpoint-5").error().code, ErrorCode::not_found);
+}
+
 TEST(Shares, WhatIsCutOrForeignDoesNotCount) {
   const auto& format = format_in_shares("torch-distributed");
   const std::string whole = torch_file("b");
@@ -87,7 +143,7 @@ TEST(Shares, WhatIsCutOrForeignDoesNotCount) {
   ASSERT_EQ(cut.files.size(), 1u);
   EXPECT_EQ(cut.files.front().name, "__0_0.distcp");
   FilesInMemory none = directory({{"model.pt", torch_file("a")}, {"notes.txt", "text"}});
-  EXPECT_EQ(transfer::shares_table(none, format, "step_5").error().code, ErrorCode::not_found) << "no rank wrote there";
+  EXPECT_EQ(transfer::read_shares(none, format, "step_5").error().code, ErrorCode::not_found) << "no rank wrote there";
 }
 
 TEST(Shares, TooManyFilesAreNotSpokenOf) {
@@ -98,9 +154,7 @@ TEST(Shares, TooManyFilesAreNotSpokenOf) {
   for (std::size_t i = 0; i < each; ++i) files.files["__" + std::to_string(i) + "_0.distcp"] = one;
   EXPECT_EQ(shares_in(format, files).files.size(), each) << "so many are";
   for (std::size_t i = 0; i < transfer::kSharesBytes / 64; ++i) files.files["__" + std::to_string(i) + "_0.distcp"] = one;
-  const auto table = transfer::shares_table(files, format, "step_5");
-  ASSERT_TRUE(table);
-  EXPECT_EQ(transfer::shares_of(files, format, *table).error().code, ErrorCode::limit);
+  EXPECT_EQ(transfer::read_shares(files, format, "step_5").error().code, ErrorCode::limit);
 }
 
 }  // namespace
