@@ -10,7 +10,7 @@ import sys
 import time
 
 import common
-from common import need, report, say, until
+from common import harness, need, report, say, until
 
 IMPORTS = "import torch, time\nprint('imported', flush=True)\ntime.sleep(1000000)\n"
 RANKS = 2
@@ -18,26 +18,6 @@ TRAIN = os.path.join(common.SOURCE, "examples", "ddp", "train.py")
 SAVE_EVERY = 50             # steps
 BEGIN_SECONDS = 10          # without standbys: from the start of the job until steps are counted
 PATIENCE = 300
-
-
-def processes(top):
-    """(pid, waits): the Python processes of tasks, and of standbys, of the agent whose files are in that directory."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/cmdline" % pid, "rb") as file:
-                words = file.read().split(b"\0")
-            with open("/proc/%s/oom_score_adj" % pid) as file:
-                waits = int(file.read()) == 1000
-            with open("/proc/%s/environ" % pid, "rb") as file:
-                mine = top.encode() in file.read()
-        except OSError:
-            continue
-        if mine and words[0].endswith(b"/python3"):
-            yield int(pid), waits and any(word.endswith(b"/dtrain-warm.py") for word in words)
-
-
-def standbys(top):
-    return [pid for pid, waits in processes(top) if waits]
 
 
 def used_seconds(pids):
@@ -70,13 +50,13 @@ def measure_memory(bench, agent, ranks):
     before = ready(agent)
     submit(bench, agent, "imports", ["/usr/bin/python3", script], ranks, "auto")
     until(lambda: ready(agent) > before, "the standby", PATIENCE)
-    waiting = standbys(bench.top)
+    waiting = harness.standbys(bench.top)
     need(len(waiting) == ranks, "%d standbys wait beside %d ranks" % (len(waiting), ranks))
     seen = [memory_mib(pid) for pid in waiting]
     for kind in ("Rss", "Pss", "Private"):
         report("standby", "%s of one, import torch, beside %d rank%s" % (kind, ranks, "s" * (ranks > 1)), "MiB", [s[kind] for s in seen])
     common.remove(agent, "imports")
-    until(lambda: not standbys(bench.top), "the end of the standbys", PATIENCE)
+    until(lambda: not harness.standbys(bench.top), "the end of the standbys", PATIENCE)
 
 
 def newest(directory):
@@ -95,14 +75,14 @@ def steps_a_second(bench, agent, number, warm, seconds):
     else:
         time.sleep(BEGIN_SECONDS)
     until(lambda: os.path.exists(directory) and os.listdir(directory), "a checkpoint", PATIENCE)
-    waiting = standbys(bench.top)
+    waiting = harness.standbys(bench.top)
     need(len(waiting) == (RANKS if warm == "auto" else 0), "standbys beside %s" % name)
-    ranks = [pid for pid, _ in processes(bench.top) if pid not in waiting]
+    ranks = [pid for pid in harness.processes_of(bench.top) if pid not in waiting and harness.names_of([pid]) == ["python3"]]
     (first, since), used, idle = newest(directory), used_seconds(ranks), used_seconds(waiting)
     time.sleep(seconds)
     (last, to), used, idle = newest(directory), used_seconds(ranks) - used, used_seconds(waiting) - idle
     common.remove(agent, name)
-    until(lambda: not standbys(bench.top), "the end of the standbys", PATIENCE)
+    until(lambda: not harness.standbys(bench.top), "the end of the standbys", PATIENCE)
     steps = last - first
     return {"steps": steps / (to - since), "steps per second used": steps / used, "used": idle / seconds * 1000}
 

@@ -54,6 +54,16 @@ def names_of(pids):
     return sorted(names)
 
 
+def standbys(directory):
+    """Processes that wait to become an attempt, of the agent whose files are there. What has become one dies no sooner than others."""
+    found = []
+    for pid in processes_of(directory):
+        with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as arguments, open("/proc/%d/oom_score_adj" % pid) as dies:
+            if int(dies.read()) == 1000 and any(word.endswith(b"/dtrain-warm.py") for word in arguments.read().split(b"\0")):
+                found.append(pid)
+    return found
+
+
 def only_agents_left(directory, agents=1):
     """Each with the process that forks for it (agent/proc/fork_server.h) and the workers that stage (staging.h); no task, shim or tar."""
     names = [name for name in names_of(processes_of(directory)) if name != "dtraind-stage"]

@@ -9,6 +9,33 @@ from harness import SLEEP, SystemTest, alive, main, sh, until
 POLICY = {"restartBackoff": "0s", "failureThreshold": {"count": 0}}
 
 
+# What Hugging Face's Trainer does with resume_from_checkpoint=True: the directory with the largest number is the newest, whole or not.
+# In the steps that are named on the command line the save is broken off, once each, after the file that is named.
+TRAINER = """
+import json, os, re, struct, sys
+directory, last = sys.argv[1], 5
+dies = dict(a.split(":") for a in sys.argv[2:])
+numbers = [int(n[11:]) for n in os.listdir(directory) if re.fullmatch(r"checkpoint-\\d+", n)]
+step = 0
+if numbers:
+    with open("%s/checkpoint-%d/trainer_state.json" % (directory, max(numbers))) as file:
+        step = json.load(file)["global_step"]
+header = json.dumps({"w": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
+files = {"config.json": b"{}", "model.safetensors": struct.pack("<Q", len(header)) + header + b"abcd", "training_args.bin": b"arguments"}
+while step < last:
+    step += 1
+    path = "%s/checkpoint-%d" % (directory, step)
+    os.mkdir(path)
+    for name, content in dict(files, **{"trainer_state.json": json.dumps({"global_step": step}).encode()}).items():
+        with open(path + "/" + name, "wb") as file:
+            file.write(content)
+        mark = "%s/../died-%d" % (directory, step)
+        if dies.get(str(step)) == name and not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), 9)
+"""
+
+
 class Recovery(SystemTest):
     def start(self):
         super().start()
@@ -166,6 +193,22 @@ class Recovery(SystemTest):
         self.generation(2)
         self.assertEqual(self.told(), [good, "1"])
         self.assertTrue(os.path.isdir(os.path.join(self.checkpoints, "ckpt-9.tmp")))
+
+    def test_a_save_of_the_trainer_that_was_broken_off_is_moved_away(self):
+        script = self.path("trainer.py")
+        with open(script, "w") as file:
+            file.write(TRAINER)
+        command = ["/usr/bin/python3", script, self.checkpoints, "1:training_args.bin", "3:config.json"]
+        self.submit("a", {"worker": {"replicas": 1, "command": command}}, framework="pytorch", checkpoint={"dir": self.checkpoints},
+                    policy=dict(POLICY, backoffLimit=3))
+        self.wait_job("a", "Succeeded")
+        self.assertEqual(self.job("a")["restarts"], 2)
+        self.assertEqual(sorted(os.listdir(self.checkpoints)), ["checkpoint-%d" % n for n in range(1, 6)] +
+                         ["checkpoint-%d.quarantined-1" % n for n in (1, 3)])
+        damaged = [event["message"] for event in self.events("a") if event["type"] == "checkpoint.damaged"]
+        self.assertEqual(len(damaged), 2, damaged)
+        for message in damaged:
+            self.assertIn("trainer_state.json is missing: it is not finished", message)
 
     def test_restore_never(self):
         note = sh('echo "${DTRAIN_RESTORE_FROM:-scratch}" >> %s; exec sleep 1000000' % self.path("told"))

@@ -36,22 +36,6 @@ SCRIPT = textwrap.dedent("""
 NEWS = ("task.standby-ready", "task.warm-start", "task.no-standby")
 
 
-def standbys():
-    """Pids of all processes that wait, on this host. One that has become a task dies no sooner than others."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/cmdline" % pid, "rb") as file:
-                words = file.read().split(b"\0")
-            with open("/proc/%s/oom_score_adj" % pid) as file:
-                waits = int(file.read()) == 1000
-        except OSError:
-            continue
-        if waits and any(word.endswith(b"/dtrain-warm.py") for word in words):
-            found.append(int(pid))
-    return found
-
-
 class WarmJobs(harness.SystemTest):
     def gang(self, name, workers=2, ranks=2, warm="auto", framework="pytorch", **role):
         script = self.write("train.py", SCRIPT)
@@ -77,13 +61,7 @@ class WarmJobs(harness.SystemTest):
 
     def waits_here(self):
         """Standbys of this test's agent."""
-        def mine(pid):
-            try:
-                with open("/proc/%d/environ" % pid, "rb") as file:
-                    return self.top.encode() in file.read()
-            except OSError:
-                return False
-        return [pid for pid in standbys() if mine(pid)]
+        return harness.standbys(self.top)
 
     def no_group_is_left(self):
         find = ["find", "/sys/fs/cgroup", "-type", "d", "-path", "*standby.*"]
