@@ -176,7 +176,12 @@ class Scan {
 
   // One that was found as a share already has the files of the first rank, who would have written the contents file: no host has that.
   Status find_broken_off(FormatId id, bool named) {
-    const bool usual = named || std::ranges::any_of(candidates_, [&](const Candidate& c) { return c.info.format == id; });
+    const auto others = [&] { return std::ranges::any_of(candidates_, [&](const Candidate& c) { return c.info.format == id; }); };
+    const bool usual = named || others();
+    if (Status found = find_broken_off_if(id, usual); !found || usual || !others()) return found;
+    return find_broken_off_if(id, true);
+  }
+  Status find_broken_off_if(FormatId id, bool usual) {
     for (const auto& name : names_) {
       const auto child = transfer::is_ignored_name(name) ? fail(ErrorCode::not_found, "") : open_directory_at(directory_, name);
       if (!child || !is_broken_off(*child, transfer::format_of(id), name, usual)) continue;

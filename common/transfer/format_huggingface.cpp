@@ -29,9 +29,9 @@ constexpr std::size_t kIndexedFiles = 10'000;
 
 tl::unexpected<Error> bad_trainer(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
 
-bool is_text(std::string_view name) { return name == kTrainerState || name == kShardMetadata || name.ends_with(kModelIndexEnding); }
+bool is_trainer_text(std::string_view name) { return name == kTrainerState || name == kShardMetadata || name.ends_with(kModelIndexEnding); }
 
-FileTable::Kind kind_of(std::string_view name) { return is_text(name) ? FileTable::Kind::text : kind_by_ending(name); }
+FileTable::Kind kind_of(std::string_view name) { return is_trainer_text(name) ? FileTable::Kind::text : kind_by_ending(name); }
 
 bool is_numbered(std::string_view name, std::string_view beginning) {
   return name.starts_with(beginning) && name.size() > beginning.size() &&
@@ -273,7 +273,7 @@ extern const Format kHuggingfaceFormat{
     .is_file_of = is_trainer_file,
     .table = trainer_table,
     .is_file_of_rank = is_of_rank,
-    .is_text = [](std::string_view name) { return is_text(split_name(name).second); },
+    .is_text = [](std::string_view name) { return is_trainer_text(split_name(name).second); },
     .list_of_all = list_of_trainer,
     .lacks = lacks_of_trainer,
     .broken_off = is_broken_off,

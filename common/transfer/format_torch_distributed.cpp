@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::string_view kBesideEnding = ".pt", kBesideText = "metadata.json";
 
-tl::unexpected<Error> bad_shards(std::string cause) { return fail(ErrorCode::damaged, std::move(cause)); }
-
 bool is_beside(std::string_view name) {
   return (name == kBesideText || name.ends_with(kBesideEnding)) && name.find('/') == name.npos && !is_ignored_name(name);
 }
@@ -24,7 +22,7 @@ Result<std::string> shards_table(FileAccess& files, std::string_view) {
   std::vector<FileTable> tables;
   for (const std::string& name : *names) {
     if (name != kShardMetadata && !is_shard(name) && !is_beside(name)) continue;
-    if (tables.size() == kGatheredFiles) return bad_shards("it has more than " + std::to_string(kGatheredFiles) + " files");
+    if (tables.size() == kGatheredFiles) return fail(ErrorCode::damaged, "it has more than " + std::to_string(kGatheredFiles) + " files");
     auto file = read_file_table(files, name, name == kShardMetadata || name == kBesideText ? FileTable::Kind::text : FileTable::Kind::zips);
     if (!file) return fail(file.error());
     tables.push_back(std::move(*file));
@@ -36,7 +34,7 @@ Result<std::unique_ptr<Contents>> parse_shards(std::string_view joined, std::str
   const auto tables = split_tables(joined);
   if (!tables) return fail(tables.error());
   if (const Status all = check_shards(*tables, ""); !all)
-    return all.error().code == ErrorCode::not_found ? bad_shards("it is not there") : fail(all.error());
+    return all.error().code == ErrorCode::not_found ? fail(ErrorCode::damaged, "it is not there") : fail(all.error());
   auto contents = several_files(*tables, kShardMetadata);
   if (contents) (*contents)->step = step_of_name(base);
   return contents;

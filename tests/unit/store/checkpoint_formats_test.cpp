@@ -238,33 +238,6 @@ TEST_F(CheckpointFormats, ManifestBesideTakesPrecedence) {
 
 // ---- what belongs to the formats alone
 
-TEST_F(CheckpointFormats, TrainerDirectoryNeedsItsModelAndAllFilesOfItsIndex) {
-  const std::string path = huggingface_checkpoint(5);
-  const std::string shard = read(path + "/model-00002-of-00002.safetensors");
-  std::filesystem::remove(path + "/model-00002-of-00002.safetensors");
-  ASSERT_EQ(scan().size(), 1u);
-  EXPECT_NE(scan()[0].defect.find("model-00002-of-00002.safetensors is missing"), std::string::npos) << scan()[0].defect;
-  write(path + "/model-00002-of-00002.safetensors", shard.substr(0, shard.size() - 1));
-  EXPECT_FALSE(scan()[0].complete);
-  write(path + "/model-00002-of-00002.safetensors", shard);
-  EXPECT_TRUE(scan()[0].complete) << scan()[0].defect;
-  write(path + "/trainer_state.json", "{\"global_step\": 5, \"epoch\":");
-  EXPECT_FALSE(scan()[0].complete);
-  std::filesystem::remove(path + "/trainer_state.json");
-  EXPECT_TRUE(scan().empty());
-
-  const std::string other = dir_ + "/checkpoint-6";
-  write(other + "/trainer_state.json", "{\"global_step\": 6}");
-  EXPECT_NE(scan()[0].defect.find("no model"), std::string::npos);
-  write(other + "/pytorch_model.bin", torch_file());
-  EXPECT_TRUE(scan()[0].complete) << scan()[0].defect;
-  write(other + "/rng_state.pth", "\x80\2}.");  // of an old torch.save: only its size is known
-  EXPECT_TRUE(verify(scan()[0]));
-  // With directories in it, it is another program's: nothing is known of it, and nothing done to it.
-  std::filesystem::create_directory(other + "/global_step6");
-  EXPECT_TRUE(scan().empty());
-}
-
 TEST_F(CheckpointFormats, DistributedCheckpointNeedsAllFilesThatItNames) {
   const std::string path = distributed_checkpoint(5);
   const std::string shard = read(path + "/__0_0.distcp");
@@ -306,87 +279,34 @@ TEST_F(CheckpointFormats, DirectoryWithoutAllRanksIsAShareAndOneWithACutFileInco
 }
 
 TEST_F(CheckpointFormats, TrainerWithDirectoriesNeedsAllRanks) {
-  for (const auto& [path, file] : {std::pair(trainer_with_deepspeed(5), "global_step5/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"),
-                                   std::pair(trainer_with_fsdp(7), "optimizer_0/__1_0.distcp")}) {
-    const auto mine = [&, of = path] {
-      auto found = scan();
-      std::erase_if(found, [&](const auto& info) { return info.path != of; });
-      return found;
-    };
-    const auto info = mine().at(0);
+  for (const bool deepspeed : {true, false}) {
+    const std::string path = deepspeed ? trainer_with_deepspeed(5) : trainer_with_fsdp(5);
+    const std::string file = deepspeed ? "global_step5/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt" : "optimizer_0/__1_0.distcp";
+    const auto info = scan().at(0);
     EXPECT_EQ(transfer::format_of(info.format).name, "huggingface");
     EXPECT_TRUE(info.complete) << info.defect;
     EXPECT_TRUE(verify(info));
     const Status copied = copy(info);
     ASSERT_TRUE(copied) << copied.error().text();
-    ASSERT_EQ(mine().size(), 1u);
-    EXPECT_EQ(mine()[0].digest, info.digest);
+    ASSERT_EQ(scan().size(), 1u);
+    EXPECT_EQ(scan()[0].digest, info.digest);
     const std::string name = path + "/" + file, bytes = read(name);
     std::string flipped = bytes;
     const auto at = std::min(flipped.find("third of"), flipped.find("moments"));
     flipped[at] = static_cast<char>(flipped[at] ^ 1);
     write(name, flipped);
-    EXPECT_EQ(store::verify(mine()[0]).error().code, ErrorCode::damaged);
+    EXPECT_EQ(store::verify(scan()[0]).error().code, ErrorCode::damaged);
     write(name, bytes.substr(0, 99));
-    EXPECT_FALSE(mine()[0].complete || mine()[0].is_share());
+    EXPECT_FALSE(scan()[0].complete || scan()[0].is_share());
     std::filesystem::remove(name);
-    EXPECT_TRUE(mine().at(0).is_share()) << "it may be on another host's disk";
+    EXPECT_TRUE(scan().at(0).is_share()) << "it may be on another host's disk";
     write(name, bytes);
     std::filesystem::create_directory(path + "/runs");
-    EXPECT_TRUE(mine().empty()) << "a directory that says nothing of its files";
+    EXPECT_TRUE(scan().empty()) << "a directory that says nothing of its files";
     std::filesystem::remove(path + "/runs");
-    ASSERT_TRUE(store::remove(mine()[0], dir_));
+    ASSERT_TRUE(store::remove(scan()[0], dir_));
     EXPECT_FALSE(exists(path));
   }
-}
-
-// The Trainer takes the directory with the largest number, and fails if trainer_state.json is not in it.
-TEST_F(CheckpointFormats, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
-  const auto broken = [this](const std::string& name) {
-    for (const auto& info : scan())
-      if (info.path == dir_ + "/" + name)
-        return !info.complete && !info.is_share() && info.defect == "trainer_state.json is missing: it is not finished";
-    return false;
-  };
-  write(dir_ + "/checkpoint-7/model.safetensors", safetensors_file({{"w", "w"}}));
-  std::filesystem::create_directory(dir_ + "/checkpoint-8");
-  EXPECT_TRUE(scan().empty()) << "another program may call its directories so";
-  write(dir_ + "/checkpoint-7/training_args.bin", torch_file());
-  EXPECT_TRUE(broken("checkpoint-7")) << "none but the Trainer writes that";
-  EXPECT_TRUE(broken("checkpoint-8")) << "one of those beside it is the Trainer's";
-  std::filesystem::remove(dir_ + "/checkpoint-7/training_args.bin");
-  EXPECT_TRUE(scan().empty());
-  only("huggingface");
-  EXPECT_TRUE(broken("checkpoint-7") && broken("checkpoint-8")) << "the job says whose they are";
-  spec_.format = {};
-  huggingface_checkpoint(5);
-  EXPECT_TRUE(broken("checkpoint-7") && broken("checkpoint-8"));
-  // Of another host's disk, and no directories of the Trainer.
-  write(dir_ + "/checkpoint-9/rng_state_1.pth", torch_file());
-  write(dir_ + "/checkpoint-10/optimizer_0/__1_0.distcp", torch_file());
-  write(dir_ + "/checkpoint-11/optimizer_0/__0_0.distcp", torch_file());
-  EXPECT_TRUE(broken("checkpoint-11")) << "the first rank's, whose host has no trainer_state.json";
-  write(dir_ + "/step-12/model.safetensors", safetensors_file({{"w", "w"}}));
-  write(dir_ + "/checkpoint-best/model.safetensors", safetensors_file({{"w", "w"}}));
-  for (const auto& info : scan()) EXPECT_TRUE(info.step != 9 && info.step < 12 && info.is_share() == (info.step == 10)) << info.path;
-
-  for (const auto& info : scan()) {
-    if (info.complete || info.is_share()) continue;
-    const auto moved = store::quarantine(info, dir_);
-    ASSERT_TRUE(moved) << moved.error().text();
-    EXPECT_EQ(*moved, info.path + ".quarantined-1");
-    EXPECT_FALSE(exists(info.path));
-    EXPECT_EQ(store::quarantine(info, dir_).error().code, ErrorCode::not_found);
-  }
-  for (const auto& info : scan()) EXPECT_TRUE(info.step == 5 || info.step == 10) << info.path;
-  // One that was finished meanwhile is left alone.
-  std::filesystem::create_directory(dir_ + "/checkpoint-8");
-  const auto found = scan();
-  const auto unfinished = std::ranges::find(found, dir_ + "/checkpoint-8", &transfer::CheckpointInfo::path);
-  ASSERT_NE(unfinished, found.end());
-  huggingface_checkpoint(8);
-  EXPECT_FALSE(store::quarantine(*unfinished, dir_));
-  EXPECT_TRUE(exists(dir_ + "/checkpoint-8/trainer_state.json"));
 }
 
 TEST_F(CheckpointFormats, TrackerDecidesNothingAndIsKeptCorrect) {
