@@ -37,7 +37,7 @@ constexpr std::array kTold{LauncherOptions{"accelerate", {"--num_machines", "--c
 
 // A rank that is refused by rank 0, which does not listen yet, sleeps for a second (tryConnect in torch/csrc/distributed/c10d/socket.cpp).
 // Ranks that begin at once meet in any order; so far apart they keep it on most hosts (docs/decisions/0016).
-constexpr Duration kHeadStart = 100ms;
+constexpr Duration kHeadStart = 60ms;
 
 // Nobody waits for the master to run: the ranks wait for each other.
 constexpr auto kPytorchRoles = with_node(ranks_start_together(kUsualRoles));
