@@ -1,6 +1,6 @@
 // Directories of Hugging Face's Trainer: checkpoint-STEP, with a model in one or several files and trainer_state.json, which is written
-// last. What each rank writes of is in directories within that: global_stepN of DeepSpeed, or those of torch.distributed.checkpoint for
-// FSDP.
+// last. What all ranks write together is in directories within that: global_stepN of DeepSpeed, or those of torch.distributed.checkpoint
+// for FSDP.
 #include <algorithm>
 #include <array>
 #include <charconv>
