@@ -48,15 +48,15 @@ class Change {
 
  private:
   Result<std::string> quarantine_directory() {
-    std::string moved_to = info_.path;
+    Result<std::string> moved = fail(ErrorCode::not_found, "");
     if (parent_ == checkpoint_dir_) {
       // If the parent is not writable, the table of contents is renamed instead.
       const auto parent = open_directory(parent_);
-      const auto renamed = parent ? rename_aside(*parent, base_) : fail(parent.error());
-      if (renamed) moved_to = parent_ + "/" + *renamed;
+      moved = parent ? rename_aside(*parent, base_, format_.broken_off != nullptr) : fail(parent.error());
     }
     const auto renamed = rename_aside(directory_, contents_);
-    if (moved_to != info_.path) return moved_to;
+    if (moved) return parent_ + "/" + *moved;
+    if (!renamed && parent_ == checkpoint_dir_ && renamed.error().code == ErrorCode::not_found) return moved;
     if (!renamed) return fail(renamed.error());
     return info_.path + "/" + *renamed;
   }
@@ -89,9 +89,9 @@ class Change {
     return std::move(table->content.bytes);
   }
 
-  Result<std::string> rename_aside(const UniqueFd& directory, const std::string& name) const {
+  Result<std::string> rename_aside(const UniqueFd& directory, const std::string& name, bool before = false) const {
     for (std::uint32_t k = 1; k <= kQuarantineNames; ++k) {
-      std::string aside = transfer::quarantined_name(name, k);
+      std::string aside = transfer::quarantined_name(name, k, before);
       if (rename_new(directory, name, directory, aside)) return aside;
       if (errno != EEXIST && errno != ENOTEMPTY) return no(name, errno);
     }

@@ -132,9 +132,17 @@ class Scan {
   Status find(FormatId id, bool by_name) {
     const Format& format = transfer::format_of(id);
     const auto wanted = [&](const std::string& base) { return !by_name || format.named_clearly(base); };
-    if (!format.directory) return find_files(id, wanted);
-    auto found = find_directories(id, wanted);
-    return found && format.broken_off != nullptr ? find_broken_off(id, !by_name) : found;
+    return format.directory ? find_directories(id, wanted) : find_files(id, wanted);
+  }
+
+  // After all formats: what a save left that was broken off is none of theirs. One of which there is a share already has the files of the
+  // first rank, who would have written the contents file: no host has that.
+  Status find_broken_off(FormatId id, bool by_name) {
+    const auto one_of_it = [&](const Candidate& c) { return c.info.format == id && !c.info.is_share(); };
+    const auto others = [&] { return std::ranges::any_of(candidates_, one_of_it); };
+    const bool usual = !by_name || others();
+    if (Status found = find_broken_off_if(id, usual); !found || usual || !others()) return found;
+    return find_broken_off_if(id, true);
   }
 
   std::vector<Candidate> take() {
@@ -174,19 +182,15 @@ class Scan {
     return {};
   }
 
-  // One that was found as a share already has the files of the first rank, who would have written the contents file: no host has that.
-  Status find_broken_off(FormatId id, bool named) {
-    const auto others = [&] { return std::ranges::any_of(candidates_, [&](const Candidate& c) { return c.info.format == id; }); };
-    const bool usual = named || others();
-    if (Status found = find_broken_off_if(id, usual); !found || usual || !others()) return found;
-    return find_broken_off_if(id, true);
-  }
   Status find_broken_off_if(FormatId id, bool usual) {
     for (const auto& name : names_) {
-      const auto child = transfer::is_ignored_name(name) ? fail(ErrorCode::not_found, "") : open_directory_at(directory_, name);
-      if (!child || !is_broken_off(*child, transfer::format_of(id), name, usual)) continue;
       const std::string path = inside(name);
-      std::erase_if(candidates_, [&](const Candidate& c) { return c.info.path == path; });
+      const auto known = std::ranges::find(candidates_, path, [](const Candidate& c) { return c.info.path; });
+      if (transfer::is_ignored_name(name) || (known != candidates_.end() && (known->info.format != id || !known->info.is_share())))
+        continue;
+      const auto child = open_directory_at(directory_, name);
+      if (!child || !is_broken_off(*child, transfer::format_of(id), name, usual)) continue;
+      if (known != candidates_.end()) candidates_.erase(known);
       paths_.erase(path);
       if (auto added = add(look_at_rest(id, *child, name, path)); !added) return added;
     }
@@ -290,6 +294,9 @@ Result<std::vector<Candidate>> look(const job::CheckpointSpec& spec, const std::
   for (const FormatId id : formats_of(spec))
     if (by_auto && !transfer::format_of(id).by_auto) continue;
     else if (auto found = scan.find(id, by_auto); !found) return could_not_scan(path, found.error());
+  for (const FormatId id : formats_of(spec))
+    if (transfer::format_of(id).broken_off == nullptr) continue;
+    else if (auto found = scan.find_broken_off(id, by_auto); !found) return could_not_scan(path, found.error());
   return scan.take();
 }
 

@@ -235,13 +235,14 @@ Applied Ledger::apply_checkpoint(const CheckpointSeen& c, WallTime wall) {
     forget_place(*record, c.host, c.info.place);
     if (record->places.empty()) record->state = c.state;  // otherwise other hosts still have it
   }
-  // A damaged checkpoint that a generation of this job wrote shows that it committed, too; what lay there before the
-  // job is not its own. A checkpoint that a host reports only after a later generation began without it belongs to a
-  // branch that was left behind.
+  // A damaged checkpoint that a generation of this job wrote shows that it committed, too, unless its table of contents cannot be read
+  // (version 3): then its first save was broken off. What lay there before the job is not its own. A checkpoint that a host reports only
+  // after a later generation began without it belongs to a branch that was left behind.
   const bool stale = job.is_stale(record->generation, record->info.step);
   // Nor is a checkpoint elsewhere that the job file names.
   const bool own = job.spec.checkpoint && transfer::is_in(c.info, job.spec.checkpoint->dir);
-  if ((good || (c.state == CheckpointState::damaged && job.generation > 0)) && own && !stale) job.committed_once = true;
+  const bool unfinished = c.info.digest.empty() && state_.version >= 3;
+  if ((good || (c.state == CheckpointState::damaged && job.generation > 0 && !unfinished)) && own && !stale) job.committed_once = true;
   if (c.state == CheckpointState::verified) {
     if (c.info.digest != job.restored_digest) job.fruitless_restores = 0;
     add_event(wall, job, c, "checkpoint.verified");

@@ -41,7 +41,7 @@ std::vector<Candidate> merged(const std::vector<RestoreChoice::Found>& found) {
 // known, they may be the newest generation's.
 Generation writer(const JobRecord& job, const Candidate& c, const std::vector<RestoreChoice::Found>& found) {
   for (const auto& r : job.checkpoints)
-    if (r.info.path == c.info.path && r.info.digest == c.info.digest) return r.generation;
+    if (r.info.path == c.info.path && r.info.digest == c.info.digest && !c.info.digest.empty()) return r.generation;
   const auto ran = [&](const NodeId& host) {
     const auto at = job.ran.find(host);
     return at == job.ran.end() ? Generation{0} : at->second;
@@ -136,7 +136,7 @@ void RestoreChoice::scanned(const std::vector<Found>& found, const std::set<Node
   CHECK(step_.kind == Kind::scan || step_.kind == Kind::scan_parent);
   std::vector<Candidate> all = merged(found);
   lacking_.clear();
-  add_together(found, all);
+  add_together(found, all, away.empty());
   if (pinned()) {
     // The path may be a checkpoint directory itself, or a prefix, which is found in its parent directory.
     for (auto* some : {&all, &lacking_}) std::erase_if(*some, [&](const Candidate& c) { return c.info.path != spec_.restore; });
@@ -172,8 +172,21 @@ void RestoreChoice::note_lacking(Share share, Generation generation) {
 }
 
 // Adds what several hosts have together, and notes what is not whole even so. Shares of different generations never mix, nor do those of
-// which two hosts have different files of one name. A host that has all of it needs nobody's share.
-void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Candidate>& all) {
+// which two hosts have different files of one name. A host that has all of it needs nobody's share. Which files there must be is known
+// nowhere, and never will be, if the host that would know it has only what a broken save left, or if all hosts see this one directory, and
+// the job had whole ones of this format: another program's directories may look like shares.
+void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Candidate>& all, bool all_asked) {
+  const auto broken_off = [&](const std::string& path) {
+    return std::ranges::any_of(all, [&](const Candidate& c) { return c.info.path == path && !c.info.complete; });
+  };
+  const auto had_whole = [&](transfer::FormatId format) {
+    return std::ranges::any_of(job_.checkpoints, [&](const CheckpointRecord& r) { return r.info.format == format && is_good(r.state); });
+  };
+  const auto seen_by_all = [&](const std::vector<Share>& shares) {
+    const transfer::CheckpointInfo& first = shares.front().info;
+    return all_asked && first.place != 0 && shares.size() == found.size() && had_whole(first.format) &&
+           std::ranges::all_of(shares, [&](const Share& s) { return s.info.place == first.place; });
+  };
   std::map<std::tuple<std::string, transfer::FormatId, Generation>, std::vector<Share>> groups;
   for (const auto& [host, list] : found)
     for (const auto& info : list) {
@@ -196,7 +209,7 @@ void RestoreChoice::add_together(const std::vector<Found>& found, std::vector<Ca
       c.info.complete = true;
       c.info.bytes = have.bytes;
       all.push_back(std::move(c));
-    } else if (have.known) {
+    } else if (have.known || broken_off(path) || seen_by_all(shares)) {
       for (Share& s : shares) note_lacking(std::move(s), generation);
     }
   }

@@ -75,7 +75,7 @@ class RestoreChoice {
   const CheckpointRecord* newest_known(std::int64_t above) const;
   std::optional<Away> awaited(std::int64_t above) const;
   void note_lacking(Share share, Generation generation);
-  void add_together(const std::vector<Found>& found, std::vector<Candidate>& all);
+  void add_together(const std::vector<Found>& found, std::vector<Candidate>& all, bool all_asked);
   void decide(Step decision);
   void next_share();
   void share_verified(const Status& result);

@@ -81,10 +81,15 @@ Result<FileTable> read_file_table(FileAccess& files, const std::string& name, Fi
   FileTable file{name, *size, FileTable::Kind::plain, ""};
   if (kind == FileTable::Kind::zips) {
     if (const auto read = read_zips(files, file); !read) return about_file(name, read.error());
+    // A power cut may leave zeros where bytes had been written. Neither a zip nor a pickle begins with one.
+    if (file.kind == FileTable::Kind::zips || file.size == 0) return file;
+    const auto first = files.read(name, 0, 1);
+    if (!first) return about_file(name, first.error());
+    if (first->front() == '\0') return fail(ErrorCode::damaged, name + " begins with zeros");
     return file;
   }
   if (kind == FileTable::Kind::plain) return file;
-  if (kind == FileTable::Kind::text && *size > kGatheredTextBytes) return fail(ErrorCode::damaged, name + " is too large");
+  if (kind == FileTable::Kind::text && *size > kGatheredTextBytes) return fail(ErrorCode::refused, name + " is too large");
   auto table = kind == FileTable::Kind::text ? files.read(name, 0, *size) : read_safetensors_table(files, name);
   if (!table) return about_file(name, table.error());
   file.kind = kind;

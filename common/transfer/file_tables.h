@@ -14,7 +14,7 @@
 namespace dtrain::transfer {
 
 inline constexpr std::size_t kGatheredFiles = 10'000;        // in one directory; more: refused
-inline constexpr std::size_t kGatheredTextBytes = 16 << 20;  // of a file that is read whole; larger: refused unread
+inline constexpr std::size_t kGatheredTextBytes = 64 << 20;  // of a file that is read whole; larger: refused unread
 inline constexpr std::size_t kGatheredBytes = 256 << 20;     // of all tables
 
 struct FileTable {

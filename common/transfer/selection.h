@@ -13,8 +13,8 @@ namespace dtrain::transfer {
 // A name of a directory or file that is never looked at: unfinished (.tmp) or quarantined.
 bool is_ignored_name(std::string_view name);
 
-// "step-100" -> "step-100.quarantined-1"
-std::string quarantined_name(std::string_view name, std::uint32_t k);
+// "step-100" -> "step-100.quarantined-1". `before`: "quarantined-1.step-100", where scripts look for names by how they begin.
+std::string quarantined_name(std::string_view name, std::uint32_t k, bool before);
 
 // A candidate with the time when its bytes last changed. That is the writer's clock, so it only breaks ties.
 struct Candidate {

@@ -70,6 +70,28 @@ TEST_F(LedgerCheckpoints, FilesThatNobodyRecognisesAreSaidOnce) {
   EXPECT_FALSE(job(id).committed_once);
 }
 
+// A job that never had a whole one begins from scratch again, and does not wait for a person: a rule of version 3.
+TEST_F(LedgerCheckpoints, AFirstSaveThatWasBrokenOffIsNoCommit) {
+  auto unfinished = checkpoint(5);
+  unfinished.complete = false;
+  unfinished.digest.clear();
+  const JobId older = running();
+  see(older, unfinished, CheckpointState::damaged, "n1");
+  EXPECT_TRUE(job(older).committed_once);
+
+  apply(CommandType::raise_version, RaiseVersion{3});
+  job::JobSpec spec = ps_job();
+  spec.name = "newer";
+  spec.checkpoint = job::CheckpointSpec{};
+  spec.checkpoint->dir = "/c";
+  const JobId newer = submit(spec);
+  begin(newer);
+  see(newer, unfinished, CheckpointState::damaged, "n1");
+  EXPECT_FALSE(job(newer).committed_once);
+  see(newer, checkpoint(6), CheckpointState::damaged, "n1");
+  EXPECT_TRUE(job(newer).committed_once) << "its table of contents was read";
+}
+
 TEST_F(LedgerCheckpoints, WhatWasSetAsideStaysKnownAsThat) {
   const JobId id = running();
   see(id, checkpoint(5), CheckpointState::complete, "n1");

@@ -173,6 +173,71 @@ TEST(RestoreShares, HostThatIsAwayWithItsShareIsWaitedFor) {
   EXPECT_EQ(waited.step().at.info.step, 5);
 }
 
+// What is set aside: (host, step), once the choice has fallen.
+std::set<std::pair<NodeId, std::int64_t>> set_aside(RestoreChoice& c) {
+  std::set<std::pair<NodeId, std::int64_t>> moved;
+  while (c.step().kind == Kind::quarantine || c.step().kind == Kind::verify) {
+    if (c.step().kind == Kind::verify) {
+      c.verified({});
+      continue;
+    }
+    moved.emplace(c.step().at.hosts.front(), c.step().at.info.step);
+    c.quarantined();
+  }
+  return moved;
+}
+
+// Otherwise a script that takes the newest by its name would take the rest of it on the other hosts.
+TEST(RestoreShares, GoWhereTheirFirstRankWasBrokenOff) {
+  CheckpointInfo rest = share(9, {});
+  rest.defect = "trainer_state.json is missing";
+  RestoreChoice c(sharded_job(1), {});
+  c.scanned({{"h1", {rest, share(5, kAll)}}, {"h2", {share(9, kSecond)}}, {"h3", {share(3, kSecond)}}}, {}, false);
+  EXPECT_EQ(set_aside(c), (std::set<std::pair<NodeId, std::int64_t>>{{"h1", 9}, {"h2", 9}}))
+      << "step 3 is below the point where it goes on";
+  ASSERT_EQ(c.step().kind, Kind::chosen);
+  EXPECT_EQ(c.step().at.info.step, 5);
+}
+
+TEST(RestoreShares, GoWhereAllHostsSeeThatNobodyHasTheList) {
+  CheckpointInfo shared = share(9, kSecond);
+  shared.place = 77;
+  using Moved = std::set<std::pair<NodeId, std::int64_t>>;
+  RestoreChoice foreign(sharded_job(1), {});
+  foreign.scanned({{"h1", {shared}}, {"h2", {shared}}}, {}, true);
+  EXPECT_EQ(set_aside(foreign), Moved{}) << "the job never had a whole one: another program's may look so";
+  JobRecord job = sharded_job(1);
+  CheckpointRecord whole;
+  whole.info = share(5, kAll);
+  whole.generation = 1;
+  whole.state = CheckpointState::verified;
+  job.checkpoints.push_back(whole);
+  for (const auto& [found, away, moved] :
+       {std::tuple(std::vector<RestoreChoice::Found>{{"h1", {shared}}, {"h2", {shared}}}, std::set<NodeId>{}, Moved{{"h1", 9}}),
+        std::tuple(std::vector<RestoreChoice::Found>{{"h1", {shared}}, {"h2", {shared}}}, std::set<NodeId>{"h3"}, Moved{}),
+        std::tuple(std::vector<RestoreChoice::Found>{{"h1", {shared}}, {"h2", {}}}, std::set<NodeId>{}, Moved{})}) {
+    RestoreChoice c(job, {});
+    c.scanned(found, away, true);
+    EXPECT_EQ(set_aside(c), moved);
+  }
+}
+
+// One that lay there under this path before, and was moved away, says nothing of the next.
+TEST(RestoreShares, WhatHasNoDigestIsNoneThatIsKnown) {
+  JobRecord job = sharded_job(2);
+  CheckpointInfo rest = share(9, {});
+  rest.defect = "trainer_state.json is missing";
+  CheckpointRecord r;
+  r.info = rest;
+  r.generation = 0;
+  r.state = CheckpointState::quarantined;
+  job.checkpoints.push_back(r);
+  job.lineage.push_back({.generation = 1, .step = 5});
+  RestoreChoice c(job, {});
+  c.scanned({{"h1", {rest}}}, {}, false);
+  EXPECT_EQ(set_aside(c).size(), 1u);
+}
+
 TEST(RestoreShares, WhatIsNotWholeAfterAllEndsTheChoice) {
   RestoreChoice c(sharded_job(1), {});
   const std::vector<RestoreChoice::Found> found{{"h1", {share(5, kFirst)}}, {"h2", {share(5, kSecond)}}};

@@ -3,6 +3,7 @@
 
 #include "agent/store/checkpoint_changes.h"
 #include "common/job/names.h"
+#include "common/transfer/file_tables.h"
 #include "tests/unit/store/checkpoint_world.h"
 
 namespace dtrain::test {
@@ -73,7 +74,8 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
     if (info.complete || info.is_share()) continue;
     const auto moved = store::quarantine(info, dir_);
     ASSERT_TRUE(moved) << moved.error().text();
-    EXPECT_EQ(*moved, info.path + ".quarantined-1");
+    EXPECT_EQ(*moved, dir_ + "/quarantined-1." + info.path.substr(dir_.size() + 1))
+        << "the Trainer takes all names that begin with checkpoint-";
     EXPECT_FALSE(exists(info.path));
     EXPECT_EQ(store::quarantine(info, dir_).error().code, ErrorCode::not_found);
   }
@@ -86,6 +88,39 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
   huggingface_checkpoint(8);
   EXPECT_FALSE(store::quarantine(*unfinished, dir_));
   EXPECT_TRUE(exists(dir_ + "/checkpoint-8/trainer_state.json"));
+}
+
+// Good checkpoints of others that are called like the Trainer's, beside one of the Trainer's.
+TEST_F(CheckpointTrainer, OthersAreLeftAlone) {
+  const auto whole = [this] { return std::ranges::count_if(scan(), [](const auto& info) { return info.complete; }); };
+  write(dir_ + "/checkpoint-1/pytorch_model_fsdp_0/__0_0.distcp", torch_file());  // save_state of accelerate
+  write(dir_ + "/checkpoint-1/random_states_0.pkl", "\x80\2}.");
+  std::filesystem::create_directory(dir_ + "/checkpoint-2");
+  for (const auto& info : scan()) EXPECT_TRUE(info.is_share()) << info.path << ": nothing says that the Trainer wrote here";
+  write_manifest_checkpoint(dir_ + "/checkpoint-3", 3, {{"training_args.bin", "arguments"}});
+  std::filesystem::rename(distributed_checkpoint(4), dir_ + "/checkpoint-4");
+  std::filesystem::rename(deepspeed_checkpoint(5), dir_ + "/checkpoint-5");
+  EXPECT_EQ(whole(), 3);
+  huggingface_checkpoint(6);
+  EXPECT_EQ(whole(), 4);
+}
+
+TEST_F(CheckpointTrainer, LargeStateIsReadAndTooLargeOneIsLeftAlone) {
+  const std::string path = huggingface_checkpoint(5), state = read(path + "/trainer_state.json");
+  write(path + "/trainer_state.json", std::string(22 << 20, ' ') + state);
+  EXPECT_TRUE(scan().at(0).complete) << scan().at(0).defect;
+  write(path + "/trainer_state.json", std::string(transfer::kGatheredTextBytes, ' ') + state);
+  EXPECT_TRUE(scan().empty()) << "nothing is known of it, and nothing done to it";
+}
+
+TEST_F(CheckpointTrainer, ZerosOfAPowerCutAreDamage) {
+  for (const std::string file : {"optimizer_0/__1_0.distcp", "optimizer.pt"}) {
+    const std::string path = trainer_with_fsdp(5);
+    write(path + "/" + file, std::string(5000, '\0'));
+    EXPECT_FALSE(scan().at(0).complete);
+    EXPECT_NE(scan().at(0).defect.find(file + " begins with zeros"), std::string::npos) << scan().at(0).defect;
+    std::filesystem::remove_all(path);
+  }
 }
 
 }  // namespace

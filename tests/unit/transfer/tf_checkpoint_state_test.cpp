@@ -63,8 +63,8 @@ TEST(CheckpointStateFile, DropKeepsTheStyleOfThePaths) {
 }
 
 TEST(Selection, NamesThatAreNeverLookedAt) {
-  for (const std::string& ignored :
-       {std::string("step-1.tmp"), std::string(".tmp"), quarantined_name("step-1", 12), std::string("MANIFEST.json.quarantined-1")})
+  for (const std::string& ignored : {std::string("step-1.tmp"), std::string(".tmp"), quarantined_name("step-1", 12, false),
+                                     quarantined_name("checkpoint-1", 12, true), std::string("MANIFEST.json.quarantined-1")})
     EXPECT_TRUE(is_ignored_name(ignored)) << ignored;
   for (const char* seen : {"step-1", "tmp", "x.quarantined-", "x.quarantined-1a", ".hidden", "x.quarantined-1.index"})
     EXPECT_FALSE(is_ignored_name(seen)) << seen;
