@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 """What warm standbys cost (docs/warm-standby.md): the memory of one beside a rank that has imported torch and nothing else, and the
-steps a second of examples/ddp with and without, in turns, each side alone on the machine.
+steps a second of examples/ddp beside them and without them, alone on the machine.
 
-The steps are counted from checkpoint to checkpoint, whose files tell when each was written, for the same time on each side, once the
-standbys are ready, and so without their imports. Those cost processor time, at the lowest priority, once for each attempt.
+Both sides are of one attempt, since two attempts of one script differ by more than a hundredth: first its standbys wait, then they are
+killed as often as the agent replaces them. The same two stretches of an attempt that has no standbys say what time alone changes.
+The steps are counted from checkpoint to checkpoint, whose files tell when each was written, once the standbys are ready, and so without
+their imports. Those cost processor time, at the lowest priority, once for each attempt.
 """
 import os
+import signal
 import sys
 import time
 
@@ -16,7 +19,8 @@ IMPORTS = "import torch, time\nprint('imported', flush=True)\ntime.sleep(1000000
 RANKS = 2
 TRAIN = os.path.join(common.SOURCE, "examples", "ddp", "train.py")
 SAVE_EVERY = 50             # steps
-BEGIN_SECONDS = 10          # without standbys: from the start of the job until steps are counted
+BEGIN_SECONDS = 10          # from the first checkpoint until steps are counted
+STANDBY_AFTER = 2           # seconds from the death of a standby until the next begins, as in common/task/standby_plan.h
 PATIENCE = 300
 
 
@@ -65,26 +69,45 @@ def newest(directory):
     return int(name[5:-3]), os.stat(os.path.join(directory, name)).st_mtime_ns / 1e9
 
 
+def pythons(top):
+    return [pid for pid in harness.processes_of(top) if harness.names_of([pid]) == ["python3"]]
+
+
+def kill_standbys(top):
+    """Until none comes any more."""
+    seen = time.monotonic()
+    while time.monotonic() < seen + 3 * STANDBY_AFTER:
+        for pid in harness.standbys(top):
+            os.kill(pid, signal.SIGKILL)
+            seen = time.monotonic()
+        time.sleep(0.1)
+
+
 def steps_a_second(bench, agent, number, warm, seconds):
+    """Of the first stretch of an attempt, and of the second, in which no standby waits."""
     name = "%s-%d" % (warm, number)
     directory, before = bench.path(name), ready(agent)
     submit(bench, agent, name, ["/usr/bin/python3", TRAIN, "--steps=1000000", "--save-every=%d" % SAVE_EVERY, "--checkpoints=" + directory],
            RANKS, warm)
-    if warm == "auto":
-        until(lambda: ready(agent) > before, "the standby", PATIENCE)
-    else:
-        time.sleep(BEGIN_SECONDS)
     until(lambda: os.path.exists(directory) and os.listdir(directory), "a checkpoint", PATIENCE)
-    waiting = harness.standbys(bench.top)
-    need(len(waiting) == (RANKS if warm == "auto" else 0), "standbys beside %s" % name)
-    ranks = [pid for pid in harness.processes_of(bench.top) if pid not in waiting and harness.names_of([pid]) == ["python3"]]
-    (first, since), used, idle = newest(directory), used_seconds(ranks), used_seconds(waiting)
-    time.sleep(seconds)
-    (last, to), used, idle = newest(directory), used_seconds(ranks) - used, used_seconds(waiting) - idle
+    if warm == "auto":
+        until(lambda: ready(agent) > before, "the standbys", PATIENCE)
+    time.sleep(BEGIN_SECONDS)
+    rates, idle = [], 0
+    for stretch in range(2):
+        if stretch == 1:
+            kill_standbys(bench.top)
+        waiting = harness.standbys(bench.top)
+        need(len(waiting) == (RANKS if warm == "auto" and stretch == 0 else 0), "standbys beside %s" % name)
+        ranks = [pid for pid in pythons(bench.top) if pid not in waiting]
+        (first, since), used, idle_before = newest(directory), used_seconds(ranks), used_seconds(waiting)
+        time.sleep(seconds)
+        (last, to), used = newest(directory), used_seconds(ranks) - used
+        idle += used_seconds(waiting) - idle_before
+        rates.append({"steps": (last - first) / (to - since), "steps per second used": (last - first) / used})
     common.remove(agent, name)
-    until(lambda: not harness.standbys(bench.top), "the end of the standbys", PATIENCE)
-    steps = last - first
-    return {"steps": steps / (to - since), "steps per second used": steps / used, "used": idle / seconds * 1000}
+    until(lambda: not pythons(bench.top), "the end of %s" % name, PATIENCE)
+    return rates, idle / seconds * 1000
 
 
 def measure(bench, options):
@@ -92,21 +115,27 @@ def measure(bench, options):
     agent = bench.agent()
     for ranks in (1, RANKS):
         measure_memory(bench, agent, ranks)
-    rates = {"auto": [], "none": []}
-    for number in range(options.rounds or (3 if options.quick else 10)):
+    rates, idle = {"auto": [], "none": []}, []
+    for number in range(options.rounds or (3 if options.quick else 8)):
         for warm in sorted(rates, reverse=number % 2 == 0):
-            rates[warm].append(steps_a_second(bench, agent, number, warm, options.seconds))
+            found, used = steps_a_second(bench, agent, number, warm, options.seconds)
+            rates[warm].append(found)
+            if warm == "auto":
+                idle.append(used)
         say("%d: %s" % (number, {warm: found[-1] for warm, found in rates.items()}))
+    what = {"auto": ("with standbys", "without them, later"), "none": ("no standbys", "no standbys, later")}
     for kind, unit in (("steps", "per second"), ("steps per second used", "per second of the ranks' processor time")):
-        report("standby", "steps of examples/ddp, %d ranks, with standbys" % RANKS, unit, [rate[kind] for rate in rates["auto"]],
-               "without", [rate[kind] for rate in rates["none"]])
-    report("standby", "processor time that %d standbys use while they wait" % RANKS, "ms per second",
-           [rate["used"] for rate in rates["auto"]])
+        for warm, (now, later) in what.items():
+            report("standby", "steps of examples/ddp, %d ranks, %s" % (RANKS, now), unit, [first[kind] for first, _ in rates[warm]],
+                   later, [second[kind] for _, second in rates[warm]])
+            quotients = [first[kind] / second[kind] for first, second in rates[warm]]
+            report("standby", "%s, by those of the same attempt %s" % (now, later), "", quotients)
+    report("standby", "processor time that %d standbys use while they wait" % RANKS, "ms per second", idle)
 
 
 def more_options(parser):
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=12)
 
 
 if __name__ == "__main__":

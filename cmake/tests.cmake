@@ -17,17 +17,12 @@ function(dtrain_test name directory)
   if(NOT sources)
     return()
   endif()
-  # Only the sources that name these directories get them (or include the conformance world, which does), or all where a header does: an
-  # object that holds no path of a checkout is found in ccache again from every other checkout.
-  set(directories "DTRAIN_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\";DTRAIN_BINARY_DIR=\"${CMAKE_BINARY_DIR}\"")
-  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${directory}/*.h)
-  set(all_get_them OFF)
-  foreach(source ${headers} ${sources})
-    file(STRINGS ${source} names_a_directory REGEX "DTRAIN_(SOURCE|BINARY)_DIR|tests/conformance/" LIMIT_COUNT 1)
-    if(names_a_directory AND source MATCHES "\\.h$")
-      set(all_get_them ON)
-    elseif(names_a_directory)
-      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS "${directories}")
+  # Only the sources that name the directory of the sources get it: an object that holds no path of a checkout is found in ccache again from
+  # every other checkout.
+  foreach(source ${sources})
+    file(STRINGS ${source} names_it REGEX "DTRAIN_SOURCE_DIR" LIMIT_COUNT 1)
+    if(names_it)
+      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS "DTRAIN_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")
     endif()
   endforeach()
   list(LENGTH sources count)
@@ -36,9 +31,6 @@ function(dtrain_test name directory)
   endif()
   add_executable(${name} ${sources} $<TARGET_OBJECTS:breaks_rules>)
   target_link_libraries(${name} PRIVATE ${ARGN} rapidcheck GTest::gtest_main GTest::gmock Threads::Threads)
-  if(all_get_them)
-    target_compile_definitions(${name} PRIVATE ${directories})
-  endif()
   if(NOT name MATCHES "^(unit_sim|scenarios)")
     # Optimizing tests that run for a second is a third of what a release build takes; the code under test is optimized.
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
@@ -106,7 +98,6 @@ dtrain_test(conformance tests/conformance dtrain_sim_world dtrain_proc dtrain_lo
 add_executable(systemd_suite tests/conformance/runner_suite.cpp tests/conformance/lease_suite.cpp tests/conformance/standby_suite.cpp
   tests/conformance/systemd/systemd_runner_test.cpp)
 target_link_libraries(systemd_suite PRIVATE dtrain_proc GTest::gtest_main GTest::gmock Threads::Threads)
-target_compile_definitions(systemd_suite PRIVATE DTRAIN_BINARY_DIR="${CMAKE_BINARY_DIR}")
 target_compile_options(systemd_suite PRIVATE $<$<CONFIG:Release>:-O0>)
 add_executable(dtrain-sim tests/sim/main.cpp $<TARGET_OBJECTS:breaks_rules>)
 target_link_libraries(dtrain-sim PRIVATE dtrain_sim_membership dtrain_sim_council dtrain_sim_formation dtrain_sim_lease

@@ -17,6 +17,7 @@
 #include "agent/proc/record.h"
 #include "agent/proc/shim_runner.h"
 #include "tests/conformance/runner_suite.h"
+#include "tests/support/beside.h"
 
 namespace dtrain::conformance {
 
@@ -102,9 +103,8 @@ class DirectWorld : public RunnerWorld {
   void agent_returns() override {
     proc::RunnerOptions options;
     options.tasks_dir = tasks_;
-    const char* elsewhere = ::getenv("DTRAIN_BIN");
-    options.shim_path = (elsewhere != nullptr ? std::string(elsewhere) : DTRAIN_BINARY_DIR "/bin") + "/dtrain-shim";
-    options.warm_path = options.shim_path.substr(0, options.shim_path.rfind('/')) + "/dtrain-warm.py";
+    options.shim_path = test::beside("dtrain-shim");
+    options.warm_path = test::beside("dtrain-warm.py");
     options.warn = [this](const Error& error) { warnings_.push_back(error); };
     options.log_file_bytes = options_.log_file_bytes;
     options.log_files = options_.log_files;

@@ -25,7 +25,7 @@ class SystemdRunner(unittest.TestCase):
             os.makedirs(self.h1.path(PLACE), exist_ok=True)
             shutil.copy2(os.path.join(BIN, program), self.h1.path(PLACE, program))
         inside = ["nsenter", "--target", str(self.h1.leader), "--all", "--"]
-        done = subprocess.run([*inside, "env", "DTRAIN_BIN=" + PLACE, PLACE + "/systemd_suite", "--gtest_brief=1"], capture_output=True,
+        done = subprocess.run([*inside, PLACE + "/systemd_suite", "--gtest_brief=1"], capture_output=True,
                               text=True, errors="replace", timeout=SUITE)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-2000:])
         self.assertRegex(done.stdout, r"PASSED  \] \d\d+ tests")

@@ -8,10 +8,11 @@
 #include <string>
 
 #include "agent/host/discover.h"
+#include "tests/support/beside.h"
 
 namespace dtrain::discover {
 
-inline const std::string kProgram = DTRAIN_BINARY_DIR "/bin/dtrain-discover";
+inline const std::string kProgram = test::beside("dtrain-discover");
 
 inline Result<host::Machine> discover_root(const std::string& root, std::vector<std::string> exclude = {}, const std::string& nvml = "",
                                            Duration patience = host::kDiscoveryPatience, std::vector<host::KnownGpu> known = {}) {

@@ -14,6 +14,7 @@
 #include "agent/base/unique_fd.h"
 #include "agent/dtrain-shim/protocol.h"
 #include "agent/proc/launch_file.h"
+#include "tests/support/beside.h"
 #include "tests/unit/store/temp_dir.h"
 
 namespace dtrain::proc {
@@ -23,7 +24,7 @@ constexpr char kUnit[] = "dtrain-17.2.worker-1-1a2b3c4d.service";
 constexpr int kUnavailable = 69;
 constexpr Duration kBound = 60s;
 
-class LateUnit : public testing::Test {
+class LateUnit : public ::testing::Test {
  protected:
   LateUnit() {
     home_ = root_ + "/home";
@@ -54,8 +55,7 @@ class LateUnit : public testing::Test {
   }
   // As systemd does it: the first connection is its standard input.
   pid_t start(const std::string& unit) {
-    const char* elsewhere = ::getenv("DTRAIN_BIN");
-    const std::string program = (elsewhere != nullptr ? std::string(elsewhere) : DTRAIN_BINARY_DIR "/bin") + "/dtrain-shim";
+    const std::string program = test::beside("dtrain-shim");
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::dup2(theirs_.get(), 0);

@@ -17,7 +17,7 @@ namespace {
 
 using conformance::DirectWorld;
 
-class LeasedShimTest : public testing::Test {
+class LeasedShimTest : public ::testing::Test {
  protected:
   LeasedShimTest() : world_(std::make_unique<DirectWorld>()) {}
   ~LeasedShimTest() override {
