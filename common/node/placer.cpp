@@ -117,7 +117,7 @@ bool Placer::preempt(const std::vector<cluster::Preemption>& victims) {
 
 // Returns false if the job cannot begin now, so that its place is free for others.
 bool Placer::begin_generation(const JobRecord& job, WatchedJob& soft, std::vector<TaskPlacement> placements) {
-  const RestoreChooser::State restore = restores_.look(job, soft);
+  const RestoreChooser::State restore = restores_.look(job, soft, placements);
   if (restore != RestoreChooser::State::ready) return restore == RestoreChooser::State::under_way;
   cluster::BeginGeneration begin;
   begin.job = job.id;

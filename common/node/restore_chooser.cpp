@@ -95,7 +95,7 @@ void RestoreChooser::choose_later(const JobRecord& job, std::uint32_t unreadable
   jobs_.wait(job, *jobs_.find(job.id), why);
 }
 
-RestoreChooser::State RestoreChooser::look(const JobRecord& job, WatchedJob& soft) {
+RestoreChooser::State RestoreChooser::look(const JobRecord& job, WatchedJob& soft, const std::vector<cluster::TaskPlacement>& placements) {
   if (!wants_restore(job)) return State::ready;
   const auto is_over = [&](const Choosing& choosing) {
     const StepKind kind = choosing.choice.step().kind;
@@ -105,7 +105,11 @@ RestoreChooser::State RestoreChooser::look(const JobRecord& job, WatchedJob& sof
   // A host that was away may report what it has while the others scan, so the choice begins anew.
   const bool anew =
       known == nullptr || known->choice.from_scratch() != job.from_scratch || known->newest_known < newest_step(job) || is_over(*known);
-  Choosing& choosing = anew ? choose(job) : *known;
+  std::set<NodeId> back = returning(job, placements);
+  // A choice that was made for other places is not for these.
+  const bool usable = !anew && (known->looked.empty() || std::ranges::includes(known->looked, back));
+  Choosing& choosing = usable ? *known : choose(job);
+  choosing.returning.merge(back);
   ask(job, choosing);
   const StepKind kind = choosing.choice.step().kind;
   if (kind == StepKind::wait || kind == StepKind::blocked) return cannot_restore(job, soft, choosing);
@@ -211,10 +215,22 @@ std::set<NodeId> RestoreChooser::copies_in_service() const {
   return all;
 }
 
+// What such a host has was written before others went on without it. Its script might go on from that by itself, or fail on what a broken
+// save left, so it is moved away before the host runs the job again.
+std::set<NodeId> RestoreChooser::returning(const JobRecord& job, const std::vector<cluster::TaskPlacement>& placements) const {
+  const std::set<NodeId> all = copies_in_service();
+  std::set<NodeId> hosts;
+  for (const cluster::TaskPlacement& place : placements) {
+    const auto ran = job.ran.find(place.node);
+    if (ran != job.ran.end() && ran->second != job.generation && all.contains(place.node)) hosts.insert(place.node);
+  }
+  return hosts;
+}
+
 std::set<NodeId> RestoreChooser::hosts_to_ask(const JobRecord& job, const Choosing& choosing) const {
   const std::set<NodeId> all = copies_in_service();
   if (choosing.everywhere) return all;
-  // First the hosts of its last generation, and those that have the newest checkpoint that is known.
+  // First the hosts of its last generation, those that have the newest checkpoint that is known, and those that are to run it again.
   std::set<NodeId> likely;
   const cluster::CheckpointRecord* newest = nullptr;
   for (const auto& r : job.checkpoints)
@@ -225,7 +241,7 @@ std::set<NodeId> RestoreChooser::hosts_to_ask(const JobRecord& job, const Choosi
     const auto ran = job.ran.find(host);
     const bool last = ran != job.ran.end() && ran->second == job.generation;
     const bool has = newest != nullptr && std::ranges::any_of(newest->places, [&](const auto& p) { return p.host == host; });
-    if (last || has) likely.insert(host);
+    if (last || has || choosing.returning.contains(host)) likely.insert(host);
   }
   return likely;
 }

@@ -32,7 +32,8 @@ class RestoreChooser {
 
   // under_way: an answer is awaited; blocked: there is nothing to restore now, and the job's reason says why.
   enum class State : unsigned char { ready, under_way, blocked };
-  State look(const cluster::JobRecord& job, WatchedJob& soft);
+  // `placements`: where its tasks would begin, if that is known. Hosts among them that ran it earlier are asked, too.
+  State look(const cluster::JobRecord& job, WatchedJob& soft, const std::vector<cluster::TaskPlacement>& placements = {});
   // After `ready`: writes what is restored, and why, and forgets the choice.
   void take(const cluster::JobRecord& job, cluster::BeginGeneration& begin);
   // Before this instant, look() would find nothing new.
@@ -55,6 +56,7 @@ class RestoreChooser {
     std::vector<cluster::RestoreChoice::Found> found;
     std::optional<Error> problem;  // the first error of a scan
     bool everywhere = false;       // all hosts were asked
+    std::set<NodeId> returning;    // hosts that ran it before its last generation, and are to run it again
     std::uint64_t token = 0;       // of the verification or quarantine that is awaited; 0: none
     NodeId host;                   // where that verification or quarantine happens
     Instant asked_at{};            // when the newest unanswered question was asked
@@ -71,6 +73,7 @@ class RestoreChooser {
   void wait_for_newest(const cluster::JobRecord& job, WatchedJob& soft, Choosing& choosing);
   void report_what_takes_long(const cluster::JobRecord& job, WatchedJob& soft, const Choosing& choosing);
   std::set<NodeId> copies_in_service() const;
+  std::set<NodeId> returning(const cluster::JobRecord& job, const std::vector<cluster::TaskPlacement>& placements) const;
   std::set<NodeId> hosts_to_ask(const cluster::JobRecord& job, const Choosing& choosing) const;
   void ask_hosts(const cluster::JobRecord& job, Choosing& choosing);
   static void look_everywhere(Choosing& choosing);

@@ -363,6 +363,31 @@ TEST_F(CheckpointsTest, WhoWasAwayOverAGenerationTellsWhatItWroteBefore) {
   EXPECT_EQ(wrote(150), 1u);
 }
 
+// A script that goes on from the newest checkpoint that it sees would go on from a branch that was given up, or fail on what a broken save
+// left.
+TEST_F(CheckpointsTest, WhoReturnsHasWhatItWroteMovedAwayBeforeItRunsTheJobAgain) {
+  ASSERT_NO_FATAL_FAILURE(submit());
+  write(*ps, checkpoint(100, 7));
+  lose(*other);
+  disks[other].push_back(checkpoint(250, 8));
+  disks[other].push_back(checkpoint(260, 10));
+  disks[other].back().complete = false;
+  run_for(60s);
+  ASSERT_EQ(described().job.generation, 2u) << described().waiting_for;
+  write(*ps, checkpoint(200, 9));
+  ++other->started.life;
+  other->start();
+  run_for(10s);
+  for (House* house : houses)
+    if (house != ps && house != other) drain(house->started.facts.name, true);
+  run_for(60s);
+  ASSERT_EQ(described().job.generation, 3u) << where() << described().waiting_for;
+  ASSERT_TRUE(watching.contains(other)) << where();
+  EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 200);
+  EXPECT_EQ(moved, std::set<House*>{other});
+  EXPECT_THAT(disks[other], ::testing::Not(::testing::Contains(::testing::Field(&transfer::CheckpointInfo::step, ::testing::Gt(200)))));
+}
+
 TEST_F(CheckpointsTest, OnlyOtherAgentsMayAsk) {
   const auto reply = houses[0]->ask<wire::CheckpointAnswer>(MessageType::ask_checkpoint, wire::CheckpointQuestion{}, 0);
   ASSERT_FALSE(reply);
