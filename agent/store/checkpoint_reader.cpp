@@ -4,7 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <set>
+#include <map>
 
 #include "agent/store/checkpoint_files.h"
 #include "common/transfer/digest.h"
@@ -154,7 +154,7 @@ class Scan {
   std::string inside(const std::string& name) const { return path_ == "/" ? "/" + name : path_ + "/" + name; }
   bool has(const std::string& name) const { return std::binary_search(names_.begin(), names_.end(), name); }
   Status add(std::optional<Candidate> candidate) {
-    if (!candidate || !paths_.insert(candidate->info.path).second) return {};
+    if (!candidate || !paths_.emplace(candidate->info.path, candidates_.size()).second) return {};
     if (candidates_.size() == kScanCandidates)
       return fail(ErrorCode::limit, "it holds more than " + std::to_string(kScanCandidates) + " checkpoints", "set checkpoint.keep");
     candidates_.push_back(std::move(*candidate));
@@ -184,15 +184,16 @@ class Scan {
 
   Status find_broken_off_if(FormatId id, bool usual) {
     for (const auto& name : names_) {
+      if (transfer::is_ignored_name(name)) continue;
       const std::string path = inside(name);
-      const auto known = std::ranges::find(candidates_, path, [](const Candidate& c) { return c.info.path; });
-      if (transfer::is_ignored_name(name) || (known != candidates_.end() && (known->info.format != id || !known->info.is_share())))
-        continue;
+      const auto known = paths_.find(path);
+      Candidate* const share = known == paths_.end() ? nullptr : &candidates_[known->second];
+      if (share != nullptr && (share->info.format != id || !share->info.is_share())) continue;
       const auto child = open_directory_at(directory_, name);
       if (!child || !is_broken_off(*child, transfer::format_of(id), name, usual)) continue;
-      if (known != candidates_.end()) candidates_.erase(known);
-      paths_.erase(path);
-      if (auto added = add(look_at_rest(id, *child, name, path)); !added) return added;
+      auto rest = look_at_rest(id, *child, name, path);
+      if (share != nullptr && rest) *share = std::move(*rest);
+      else if (auto added = add(std::move(rest)); !added) return added;
     }
     return {};
   }
@@ -218,7 +219,7 @@ class Scan {
   const std::string path_;
   const std::vector<std::string> names_;  // sorted
   std::vector<Candidate> candidates_;
-  std::set<std::string> paths_;
+  std::map<std::string, std::size_t> paths_;  // of the candidates, in which each has this place
 };
 
 tl::unexpected<Error> could_not_scan(const std::string& path, const Error& e) {

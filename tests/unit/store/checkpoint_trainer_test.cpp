@@ -68,7 +68,10 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
   EXPECT_TRUE(broken("checkpoint-11")) << "the first rank's, whose host has no trainer_state.json";
   write(dir_ + "/step-12/model.safetensors", safetensors_file({{"w", "w"}}));
   write(dir_ + "/checkpoint-best/model.safetensors", safetensors_file({{"w", "w"}}));
+  write(dir_ + "/checkpoint-6/optimizer_0/__0_0.distcp", torch_file());
+  EXPECT_TRUE(broken("checkpoint-6") && broken("checkpoint-11") && broken("checkpoint-8"));
   for (const auto& info : scan()) EXPECT_TRUE(info.step != 9 && info.step < 12 && info.is_share() == (info.step == 10)) << info.path;
+  EXPECT_EQ(scan().size(), 6u) << "each once";
 
   for (const auto& info : scan()) {
     if (info.complete || info.is_share()) continue;
