@@ -271,6 +271,12 @@ std::string has_too_many(const job::CheckpointSpec& spec, const UniqueFd& direct
   return newest;
 }
 
+bool looks_broken_off(const std::string& path) {
+  const auto directory = open_directory(path);
+  const auto of = [&](const Format* format) { return is_broken_off(*directory, *format, split_path(path).second, true); };
+  return directory && std::ranges::any_of(transfer::formats(), of);
+}
+
 // "a manifest", "a manifest, a prefix": what all formats say.
 std::string of_all_formats(std::string (*say)(const Format&), const char* between) {
   std::string out;
@@ -358,6 +364,11 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
   job::CheckpointSpec spec;
   spec.dir = target;
   auto found = scan(spec);
+  if (found && found->empty() && looks_broken_off(target)) {  // what lies beside it says whose it is
+    spec.dir = split_path(target).first;
+    found = scan(spec);
+    if (found) std::erase_if(*found, [&](const auto& info) { return info.path != target; });
+  }
   std::string share;  // the newest of which there are only files of some ranks here
   if (found)
     std::erase_if(*found, [&](const auto& info) {

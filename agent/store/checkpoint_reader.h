@@ -38,6 +38,8 @@ std::string unrecognised(const job::CheckpointSpec& spec);
 struct PathReport {
   transfer::CheckpointInfo info;
   Status status;
+  // Its save was broken off, or is still under way, as info.defect says: it lacks the file that is written last.
+  bool is_unfinished() const { return !info.complete && !status && status.error().code == ErrorCode::not_found; }
 };
 // PATH: a checkpoint's directory, a TensorFlow prefix, a directory of checkpoints, or one of the files MANIFEST.json,
 // P.index, checkpoint. Newest first. Error{not_found}: nothing there that looks like a checkpoint.

@@ -93,6 +93,22 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
   EXPECT_TRUE(exists(dir_ + "/checkpoint-8/trainer_state.json"));
 }
 
+TEST_F(CheckpointTrainer, VerifyCallsWhatIsNotFinishedIncomplete) {
+  write(dir_ + "/checkpoint-6/model.safetensors", safetensors_file({{"w", "w"}}));
+  EXPECT_EQ(store::verify_path(dir_ + "/checkpoint-6").error().code, ErrorCode::not_found) << "nothing says whose it is";
+  const std::string whole = huggingface_checkpoint(5);
+  for (const auto& path : {dir_, dir_ + "/checkpoint-6"}) {
+    const auto reports = store::verify_path(path);
+    ASSERT_TRUE(reports) << reports.error().text();
+    ASSERT_EQ(reports->size(), path == dir_ ? 2u : 1u);
+    EXPECT_EQ(reports->front().info.path, dir_ + "/checkpoint-6");
+    EXPECT_TRUE(reports->front().is_unfinished());
+    EXPECT_FALSE(reports->back().is_unfinished() && path == dir_);
+  }
+  write(whole + "/trainer_state.json", "{");
+  EXPECT_FALSE(store::verify_path(whole)->front().is_unfinished()) << "it is damaged";
+}
+
 // Good checkpoints of others that are called like the Trainer's, beside one of the Trainer's.
 TEST_F(CheckpointTrainer, OthersAreLeftAlone) {
   const auto whole = [this] { return std::ranges::count_if(scan(), [](const auto& info) { return info.complete; }); };
