@@ -271,6 +271,25 @@ std::string has_too_many(const job::CheckpointSpec& spec, const UniqueFd& direct
   return newest;
 }
 
+// What unfinished() says of the directory with these names.
+std::string may_be_unfinished(const job::CheckpointSpec& spec, const UniqueFd& directory, const std::vector<std::string>& names) {
+  for (const FormatId id : formats_of(spec)) {
+    const Format& format = transfer::format_of(id);
+    if (format.broken_off == nullptr) continue;
+    std::string newest;
+    for (const std::string& name : names) {
+      if (transfer::is_ignored_name(name) || (!newest.empty() && format.step_of(name) <= format.step_of(newest))) continue;
+      const auto own = open_directory_at(directory, name);
+      if (own && is_broken_off(*own, format, name, true)) newest = name;
+    }
+    if (!newest.empty())
+      return newest + " in " + spec.dir + " has no " + format.contents_name(newest) + ": if it is " + std::string(format.seen_as) +
+             ", its save is not finished, and a script that goes on from it fails; other programs call their directories so, too, and it " +
+             "is left alone; if nobody writes it any more, set checkpoint.format: " + std::string(format.name) + ", or remove it";
+  }
+  return "";
+}
+
 bool looks_broken_off(const std::string& path) {
   const auto directory = open_directory(path);
   const auto of = [&](const Format* format) { return is_broken_off(*directory, *format, split_path(path).second, true); };
@@ -339,6 +358,7 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   if (!directory) return "";
   std::vector<std::string> names = look_in(*directory, "");
   if (std::string parts = has_too_many(spec, *directory, names); !parts.empty()) return parts;
+  if (std::string left = may_be_unfinished(spec, *directory, names); !left.empty()) return left;
   if (names.size() > kForeignDirectories) names.resize(kForeignDirectories);
   for (const std::string& name : names)
     if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");
@@ -346,6 +366,12 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   return std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir +
          ", in no format that is known here, so that nothing is restored from them; known are " +
          of_all_formats([](const Format& f) { return std::string(f.name) + " (" + std::string(f.seen_as) + ")"; }, ", ");
+}
+
+std::string unfinished(const job::CheckpointSpec& spec) {
+  const auto directory = open_directory(without_trailing_slashes(spec.dir));
+  if (!directory) return "";
+  return may_be_unfinished(spec, *directory, list_names(*directory).value_or(std::vector<std::string>{}));
 }
 
 Result<std::vector<PathReport>> verify_path(const std::string& path) {
