@@ -8,21 +8,29 @@ namespace dtrain::ctl {
 int cmd_verify(Session& session, const std::string& path) {
   auto reports = store::verify_path(path);
   if (!reports) return session.report(Failure(reports.error()));
-  bool all_good = true;
+  ExitCode result = kDone;
   std::vector<wire::CheckpointView> views;
   for (const store::PathReport& report : *reports) {
     wire::CheckpointView view;
     view.path = report.info.path;
     view.step = report.info.step;
-    view.state = report.status ? "verified" : "damaged";
     view.bytes = report.info.bytes;
     view.digest = report.info.digest;
-    if (!report.status) view.defect = report.status.error().text();
-    all_good = all_good && report.status.has_value();
+    if (report.status) {
+      view.state = "verified";
+    } else if (report.is_unfinished()) {
+      view.state = "incomplete";
+      view.defect = report.info.defect;
+      if (result == kDone) result = kRefused;
+    } else {
+      view.state = "damaged";
+      view.defect = report.status.error().text();
+      result = kJobFailed;
+    }
     views.push_back(std::move(view));
   }
   session.show(json::of(views), [&] { return checkpoints_table(views, session.layout()); });
-  return all_good ? kDone : kJobFailed;
+  return result;
 }
 
 }  // namespace dtrain::ctl

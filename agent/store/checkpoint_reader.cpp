@@ -4,7 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <set>
+#include <map>
 
 #include "agent/store/checkpoint_files.h"
 #include "common/transfer/digest.h"
@@ -154,7 +154,7 @@ class Scan {
   std::string inside(const std::string& name) const { return path_ == "/" ? "/" + name : path_ + "/" + name; }
   bool has(const std::string& name) const { return std::binary_search(names_.begin(), names_.end(), name); }
   Status add(std::optional<Candidate> candidate) {
-    if (!candidate || !paths_.insert(candidate->info.path).second) return {};
+    if (!candidate || !paths_.emplace(candidate->info.path, candidates_.size()).second) return {};
     if (candidates_.size() == kScanCandidates)
       return fail(ErrorCode::limit, "it holds more than " + std::to_string(kScanCandidates) + " checkpoints", "set checkpoint.keep");
     candidates_.push_back(std::move(*candidate));
@@ -184,15 +184,16 @@ class Scan {
 
   Status find_broken_off_if(FormatId id, bool usual) {
     for (const auto& name : names_) {
+      if (transfer::is_ignored_name(name)) continue;
       const std::string path = inside(name);
-      const auto known = std::ranges::find(candidates_, path, [](const Candidate& c) { return c.info.path; });
-      if (transfer::is_ignored_name(name) || (known != candidates_.end() && (known->info.format != id || !known->info.is_share())))
-        continue;
+      const auto known = paths_.find(path);
+      Candidate* const share = known == paths_.end() ? nullptr : &candidates_[known->second];
+      if (share != nullptr && (share->info.format != id || !share->info.is_share())) continue;
       const auto child = open_directory_at(directory_, name);
       if (!child || !is_broken_off(*child, transfer::format_of(id), name, usual)) continue;
-      if (known != candidates_.end()) candidates_.erase(known);
-      paths_.erase(path);
-      if (auto added = add(look_at_rest(id, *child, name, path)); !added) return added;
+      auto rest = look_at_rest(id, *child, name, path);
+      if (share != nullptr && rest) *share = std::move(*rest);
+      else if (auto added = add(std::move(rest)); !added) return added;
     }
     return {};
   }
@@ -218,7 +219,7 @@ class Scan {
   const std::string path_;
   const std::vector<std::string> names_;  // sorted
   std::vector<Candidate> candidates_;
-  std::set<std::string> paths_;
+  std::map<std::string, std::size_t> paths_;  // of the candidates, in which each has this place
 };
 
 tl::unexpected<Error> could_not_scan(const std::string& path, const Error& e) {
@@ -268,6 +269,31 @@ std::string has_too_many(const job::CheckpointSpec& spec, const UniqueFd& direct
     }
   }
   return newest;
+}
+
+// What unfinished() says of the directory with these names.
+std::string may_be_unfinished(const job::CheckpointSpec& spec, const UniqueFd& directory, const std::vector<std::string>& names) {
+  for (const FormatId id : formats_of(spec)) {
+    const Format& format = transfer::format_of(id);
+    if (format.broken_off == nullptr) continue;
+    std::string newest;
+    for (const std::string& name : names) {
+      if (transfer::is_ignored_name(name) || (!newest.empty() && format.step_of(name) <= format.step_of(newest))) continue;
+      const auto own = open_directory_at(directory, name);
+      if (own && is_broken_off(*own, format, name, true)) newest = name;
+    }
+    if (!newest.empty())
+      return newest + " in " + spec.dir + " has no " + format.contents_name(newest) + ": if it is " + std::string(format.seen_as) +
+             ", its save is not finished, and a script that goes on from it fails; other programs call their directories so, too, and it " +
+             "is left alone; if nobody writes it any more, set checkpoint.format: " + std::string(format.name) + ", or remove it";
+  }
+  return "";
+}
+
+bool looks_broken_off(const std::string& path) {
+  const auto directory = open_directory(path);
+  const auto of = [&](const Format* format) { return is_broken_off(*directory, *format, split_path(path).second, true); };
+  return directory && std::ranges::any_of(transfer::formats(), of);
 }
 
 // "a manifest", "a manifest, a prefix": what all formats say.
@@ -332,6 +358,7 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   if (!directory) return "";
   std::vector<std::string> names = look_in(*directory, "");
   if (std::string parts = has_too_many(spec, *directory, names); !parts.empty()) return parts;
+  if (std::string left = may_be_unfinished(spec, *directory, names); !left.empty()) return left;
   if (names.size() > kForeignDirectories) names.resize(kForeignDirectories);
   for (const std::string& name : names)
     if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");
@@ -339,6 +366,12 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   return std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir +
          ", in no format that is known here, so that nothing is restored from them; known are " +
          of_all_formats([](const Format& f) { return std::string(f.name) + " (" + std::string(f.seen_as) + ")"; }, ", ");
+}
+
+std::string unfinished(const job::CheckpointSpec& spec) {
+  const auto directory = open_directory(without_trailing_slashes(spec.dir));
+  if (!directory) return "";
+  return may_be_unfinished(spec, *directory, list_names(*directory).value_or(std::vector<std::string>{}));
 }
 
 Result<std::vector<PathReport>> verify_path(const std::string& path) {
@@ -357,6 +390,11 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
   job::CheckpointSpec spec;
   spec.dir = target;
   auto found = scan(spec);
+  if (found && found->empty() && looks_broken_off(target)) {  // what lies beside it says whose it is
+    spec.dir = split_path(target).first;
+    found = scan(spec);
+    if (found) std::erase_if(*found, [&](const auto& info) { return info.path != target; });
+  }
   std::string share;  // the newest of which there are only files of some ranks here
   if (found)
     std::erase_if(*found, [&](const auto& info) {

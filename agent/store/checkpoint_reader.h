@@ -30,14 +30,20 @@ Result<std::vector<transfer::CheckpointInfo>> scan(const job::CheckpointSpec& sp
 Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec, const std::string& below = "");
 
 // For a directory without checkpoints. Describes files that look like a framework's saved state, in the directory or one below, but have no
-// known format: their number, and the first of them; or a checkpoint that lacks the files of some ranks, which may lie on other hosts; "":
-// there are none.
+// known format: their number, and the first of them; or a checkpoint that lacks the files of some ranks, which may lie on other hosts; or
+// what unfinished() says; "": there are none.
 std::string unrecognised(const job::CheckpointSpec& spec);
+
+// Also for a directory without checkpoints. Describes the newest directory that a save may have left which was broken off, although nothing
+// says that it is of that format and no other program's (transfer::Format::broken_off); "": there is none.
+std::string unfinished(const job::CheckpointSpec& spec);
 
 // One checkpoint that verify_path found, with the result of the deep check.
 struct PathReport {
   transfer::CheckpointInfo info;
   Status status;
+  // Its save was broken off, or is still under way, as info.defect says: it lacks the file that is written last.
+  bool is_unfinished() const { return !info.complete && !status && status.error().code == ErrorCode::not_found; }
 };
 // PATH: a checkpoint's directory, a TensorFlow prefix, a directory of checkpoints, or one of the files MANIFEST.json,
 // P.index, checkpoint. Newest first. Error{not_found}: nothing there that looks like a checkpoint.

@@ -96,15 +96,15 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
   }
 
   void scan(const node::ScanCheckpoints& effect) {
-    using Answer = Result<std::vector<CheckpointInfo>>;
-    run<Answer>(
-        [effect]() -> Answer {
+    run<node::CheckpointsScanned>(
+        [effect]() -> node::CheckpointsScanned {
           const auto rights = account::AsUser::enter(effect.user);
-          return rights ? store::scan(effect.spec, effect.below) : fail(rights.error());
+          if (!rights) return {effect.job, effect.token, fail(rights.error())};
+          auto found = store::scan(effect.spec, effect.below);
+          std::string left = found && found->empty() && effect.below.empty() ? unfinished(effect.spec) : "";
+          return {effect.job, effect.token, std::move(found), std::move(left)};
         },
-        [this, job = effect.job, token = effect.token](Answer found) {
-          events_.push_back(node::CheckpointsScanned{job, token, std::move(found)});
-        });
+        [this](node::CheckpointsScanned answer) { events_.push_back(std::move(answer)); });
   }
 
   void verify(const node::VerifyCheckpoint& effect) { queue_->add(effect); }

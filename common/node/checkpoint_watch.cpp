@@ -124,9 +124,10 @@ void CheckpointWatch::scanned(const CheckpointsScanned& e) {
   const JobRecord* job = c_.ledger.find(e.job);
   if (it == jobs_.end() || job == nullptr) return;
   Job& soft = it->second;
+  const bool at_rest = !ours || !soft.beside;  // tasks on other hosts may be writing it
+  if (at_rest && !e.unrecognised.empty() && job->unrecognised.empty() && soft.known.insert(e.unrecognised).second)
+    say({job->id, {}, CheckpointState::deleted, "", c_.facts.id, {}, e.unrecognised});
   if (!ours) {
-    if (!e.unrecognised.empty() && job->unrecognised.empty() && soft.known.insert(e.unrecognised).second)
-      say({job->id, {}, CheckpointState::deleted, "", c_.facts.id, {}, e.unrecognised});
     if (!e.found) return;
     note_removed(*job, soft, *e.found);
     if (soft.token != 0) soft.meanwhile = *e.found;

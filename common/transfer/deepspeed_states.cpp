@@ -42,7 +42,7 @@ Result<std::string> read_deepspeed_files(FileAccess& files, const std::string& d
   std::string first;
   for (const std::string& last : *names) {
     if (!is_deepspeed_file(last)) continue;
-    if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+    if (const Status room = room_for_one_more(tables); !room) return fail(room.error());
     const std::string name = directory.empty() ? last : directory + "/" + last;
     auto file = read_rank_file(files, name);
     if (!file) return fail(file.error());

@@ -73,6 +73,11 @@ FileTable::Kind kind_by_ending(std::string_view name) {
   return saved ? FileTable::Kind::zips : FileTable::Kind::plain;
 }
 
+Status room_for_one_more(const std::vector<FileTable>& tables) {
+  if (tables.size() < kGatheredFiles) return {};
+  return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+}
+
 Result<FileTable> read_file_table(FileAccess& files, const std::string& name, FileTable::Kind kind) {
   const auto size = files.size(name);
   if (!size && size.error().code == ErrorCode::damaged)
@@ -111,7 +116,7 @@ Result<std::vector<FileTable>> split_tables(std::string_view joined) {
   while (!joined.empty()) {
     std::string_view name, table;
     const bool named = take_with_length(joined, name) && joined.size() > kLengthBytes && is_inner_name(name);
-    if (!named || tables.size() == kGatheredFiles || static_cast<unsigned char>(joined[kLengthBytes]) > 3)
+    if (!named || !room_for_one_more(tables) || static_cast<unsigned char>(joined[kLengthBytes]) > 3)
       return fail(ErrorCode::damaged, "it has too many files, or none");
     FileTable file{std::string(name), from_little_endian(joined.substr(0, kLengthBytes)),
                    static_cast<FileTable::Kind>(joined[kLengthBytes]), ""};

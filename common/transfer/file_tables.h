@@ -29,6 +29,9 @@ struct FileTable {
 // zips or safetensors, as programs name such files; otherwise plain.
 FileTable::Kind kind_by_ending(std::string_view name);
 
+// Error{refused}: no further file's table may be gathered.
+Status room_for_one_more(const std::vector<FileTable>& tables);
+
 // Errors: as of Format::table; refused: `name` is no regular file. A file that should be zips and is something else counts as plain.
 Result<FileTable> read_file_table(FileAccess& files, const std::string& name, FileTable::Kind kind);
 

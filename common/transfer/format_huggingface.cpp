@@ -129,7 +129,7 @@ Result<std::string> trainer_table(FileAccess& files, std::string_view) {
   std::vector<FileTable> tables;
   std::string counts(kDeepspeedCountBytes, '\0');
   const auto add = [&](const std::string& name) -> Status {
-    if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+    if (const Status room = room_for_one_more(tables); !room) return room;
     auto file = read_file_table(files, name, kind_of(split_name(name).second));
     if (!file) return fail(file.error());
     tables.push_back(std::move(*file));

@@ -54,7 +54,7 @@ Result<std::string> megatron_table(FileAccess& files, std::string_view) {
     if (place_of_directory(directory).empty()) continue;
     for (const std::string_view ending : {kWeights, kShares}) {
       const std::string name = directory + std::string(ending);
-      if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+      if (const Status room = room_for_one_more(tables); !room) return fail(room.error());
       auto file = read_rank_file(files, name);
       if (!file && file.error().code == ErrorCode::not_found) {
         if (ending == kWeights) return lacks_ranks(name + " is missing");

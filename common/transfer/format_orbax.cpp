@@ -41,7 +41,7 @@ Status gather(FileAccess& files, const std::string& directory, std::size_t depth
       if (auto below = gather(files, name, depth + 1, tables); !below) return below;
       continue;
     }
-    if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+    if (const Status room = room_for_one_more(tables); !room) return room;
     auto file = read_file_table(files, name, is_text(name) ? FileTable::Kind::text : FileTable::Kind::plain);
     if (!file) return fail(file.error());
     tables.push_back(std::move(*file));

@@ -22,7 +22,7 @@ Result<std::string> shards_table(FileAccess& files, std::string_view) {
   std::vector<FileTable> tables;
   for (const std::string& name : *names) {
     if (name != kShardMetadata && !is_shard(name) && !is_beside(name)) continue;
-    if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+    if (const Status room = room_for_one_more(tables); !room) return fail(room.error());
     auto file = read_file_table(files, name, name == kShardMetadata || name == kBesideText ? FileTable::Kind::text : FileTable::Kind::zips);
     if (!file) return fail(file.error());
     tables.push_back(std::move(*file));

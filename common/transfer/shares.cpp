@@ -39,7 +39,7 @@ Result<std::vector<FileTable>> read_tables(FileAccess& files, const Format& form
   if (!above) return fail(above.error());
   std::vector<FileTable> tables;
   for (const std::string& name : names_here(files, format, base, *above)) {
-    if (tables.size() == kGatheredFiles) return fail(ErrorCode::refused, "it has more than " + std::to_string(kGatheredFiles) + " files");
+    if (const Status room = room_for_one_more(tables); !room) return fail(room.error());
     auto file = read_file_table(files, name, kind_of(format, name));
     if (!file && file.error().code == ErrorCode::damaged) continue;
     if (!file) return fail(file.error());

@@ -197,19 +197,39 @@ class Recovery(SystemTest):
         self.assertEqual(self.told(), [good, "1"])
         self.assertTrue(os.path.isdir(os.path.join(self.checkpoints, "ckpt-9.tmp")))
 
-    def test_a_save_of_the_trainer_that_was_broken_off_is_moved_away(self):
+    def train(self, name, *deaths, restarts=3, **checkpoint):
         script = self.path("trainer.py")
         with open(script, "w") as file:
             file.write(TRAINER)
-        command = ["/usr/bin/python3", script, self.checkpoints, "1:training_args.bin", "3:config.json"]
-        self.submit("a", {"worker": {"replicas": 1, "command": command}}, framework="pytorch", checkpoint={"dir": self.checkpoints},
-                    policy=dict(POLICY, backoffLimit=3))
+        self.submit(name, {"worker": {"replicas": 1, "command": ["/usr/bin/python3", script, self.checkpoints, *deaths]}},
+                    framework="pytorch", checkpoint=dict(checkpoint, dir=self.checkpoints), policy=dict(POLICY, backoffLimit=restarts))
+
+    def test_a_save_of_the_trainer_that_was_broken_off_is_moved_away(self):
+        self.train("a", "1:training_args.bin", "3:config.json")
         self.wait_job("a", "Succeeded")
         self.assertEqual(self.job("a")["restarts"], 3)
         self.assertEqual(set(os.listdir(self.checkpoints)), {"checkpoint-%d" % n for n in range(1, 6)} |
                          {"quarantined-1.checkpoint-%d" % n for n in (1, 3)})
         damaged = [event["reason"] for event in self.events("a") if event["type"] == "checkpoint.damaged"]
         self.assertEqual(damaged, 2 * ["trainer_state.json is missing: it is not finished"])
+
+    def test_a_first_save_that_may_be_the_trainers_is_said(self):
+        """It stays, since nothing says whose it is, and the job fails on it. What the event advises helps."""
+        self.train("a", "1:config.json", restarts=2)
+        self.wait_job("a", "Failed")
+        self.assertEqual(os.listdir(self.checkpoints), ["checkpoint-1"])
+        said = [event["reason"] for event in self.events("a") if event["type"] == "checkpoint.unrecognised"]
+        self.assertEqual(len(said), 1, said)
+        self.assertTrue(said[0].startswith("checkpoint-1 in %s has no trainer_state.json: " % self.checkpoints), said)
+        self.assertIn("set checkpoint.format: huggingface, or remove it", self.agent.do("describe", "job", "a"))
+        self.train("b", format="huggingface")
+        self.wait_job("b", "Succeeded")
+        self.assertIn("quarantined-1.checkpoint-1", os.listdir(self.checkpoints))
+        os.remove(os.path.join(self.checkpoints, "checkpoint-5/trainer_state.json"))
+        verified = self.agent.ctl("-o", "json", "verify", self.checkpoints)
+        self.assertEqual(verified.returncode, 5)
+        self.assertEqual([(c["state"], c["defect"]) for c in json.loads(verified.stdout)],
+                         [("incomplete", "trainer_state.json is missing: it is not finished")] + 4 * [("verified", "")])
 
     def test_restore_never(self):
         note = sh('echo "${DTRAIN_RESTORE_FROM:-scratch}" >> %s; exec sleep 1000000' % self.path("told"))

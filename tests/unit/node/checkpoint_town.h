@@ -226,7 +226,7 @@ class CheckpointsTest : public ::testing::Test {
     if (hung.contains(&house)) return;
     if (const auto* itself = find(house, e.spec.dir))
       return house.give(CheckpointsScanned{e.job, e.token, std::vector<transfer::CheckpointInfo>{*itself}});
-    house.give(CheckpointsScanned{e.job, e.token, disk_of(house)});
+    house.give(CheckpointsScanned{e.job, e.token, disk_of(house), left});
   }
   void perform(House& house, const EndVerification& e) {
     const auto it = reading.find({&house, e.token});
@@ -352,6 +352,7 @@ class CheckpointsTest : public ::testing::Test {
   House *ps = nullptr, *other = nullptr;
   bool shared = false;  // one directory for all
   bool dynamic_worker = false;
+  std::string left;                                               // what a save may have left, as every scan says that is asked for
   std::map<House*, std::vector<transfer::CheckpointInfo>> disks;  // of nullptr: the shared one
   std::map<std::pair<House*, ConnectionId>, std::string> partial;
   std::vector<Stream> streams;

@@ -54,6 +54,16 @@ TEST_F(CheckpointsTest, FilesInNoKnownFormatAreSaid) {
   EXPECT_TRUE(seen->checkpoints.empty());
 }
 
+TEST_F(CheckpointsTest, WhatASaveMayHaveLeftIsSaidBeforeTasksBegin) {
+  left = "checkpoint-5 in /ckpt has no trainer_state.json";
+  ASSERT_NO_FATAL_FAILURE(submit());
+  run_for(1s);
+  const auto seen = up().ask<wire::CheckpointsReply>(MessageType::query_checkpoints, wire::CheckpointsRequest{"j", false}, 1000);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->unrecognised, left);
+  EXPECT_EQ(std::ranges::count_if(up().events(), [](const auto& e) { return e.type == "checkpoint.unrecognised"; }), 1);
+}
+
 // Older programs could not read of it, and would stop there. And what may be something else of the user's is never removed.
 TEST_F(CheckpointsTest, FormatThatCameLaterIsFoundOnceAllProgramsKnowIt) {
   keep = 1;

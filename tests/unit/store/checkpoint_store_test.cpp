@@ -215,6 +215,18 @@ TEST_F(CheckpointStoreTest, FilesInNoKnownFormatAreSaidOnceAndNotAtOnce) {
   EXPECT_TRUE(said().empty());
 }
 
+// Before tasks begin nobody writes there: it is known at once.
+TEST_F(CheckpointStoreTest, ScanSaysWhatAFirstSaveMayHaveLeft) {
+  write(dir_ + "/checkpoint-5/model.safetensors", "cut");
+  write(dir_ + "/epoch_1.pt", "x");
+  store_->scan({1, 7, spec_, user_});
+  run_until(now_ + 1s);
+  const auto events = take<CheckpointsScanned>();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].token, 7u);
+  EXPECT_TRUE(events[0].unrecognised.starts_with("checkpoint-5 in " + dir_)) << events[0].unrecognised;
+}
+
 TEST_F(CheckpointStoreTest, BesideACheckpointOtherFilesAreNobodysBusiness) {
   store_->watch({1, spec_, user_, true});
   manifest_checkpoint(1);

@@ -68,7 +68,10 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
   EXPECT_TRUE(broken("checkpoint-11")) << "the first rank's, whose host has no trainer_state.json";
   write(dir_ + "/step-12/model.safetensors", safetensors_file({{"w", "w"}}));
   write(dir_ + "/checkpoint-best/model.safetensors", safetensors_file({{"w", "w"}}));
+  write(dir_ + "/checkpoint-6/optimizer_0/__0_0.distcp", torch_file());
+  EXPECT_TRUE(broken("checkpoint-6") && broken("checkpoint-11") && broken("checkpoint-8"));
   for (const auto& info : scan()) EXPECT_TRUE(info.step != 9 && info.step < 12 && info.is_share() == (info.step == 10)) << info.path;
+  EXPECT_EQ(scan().size(), 6u) << "each once";
 
   for (const auto& info : scan()) {
     if (info.complete || info.is_share()) continue;
@@ -88,6 +91,37 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
   huggingface_checkpoint(8);
   EXPECT_FALSE(store::quarantine(*unfinished, dir_));
   EXPECT_TRUE(exists(dir_ + "/checkpoint-8/trainer_state.json"));
+}
+
+// It may be another program's. Nothing is done to it, but people are told.
+TEST_F(CheckpointTrainer, FirstSaveThatWasBrokenOffIsSaidWhereNothingElseShowsWhoseItIs) {
+  EXPECT_EQ(store::unfinished(spec_), "");
+  write(dir_ + "/checkpoint-7/model.safetensors", "cut");
+  write(dir_ + "/checkpoint-12/config.json", "{}");
+  write(dir_ + "/step-15/model.safetensors", "cut");
+  EXPECT_TRUE(scan().empty());
+  const std::string said = store::unfinished(spec_);
+  EXPECT_TRUE(said.starts_with("checkpoint-12 in " + dir_ + " has no trainer_state.json: ")) << said;
+  EXPECT_TRUE(said.ends_with("set checkpoint.format: huggingface, or remove it")) << said;
+  EXPECT_EQ(store::unrecognised(spec_), said);
+  spec_.format = *job::from_word<job::CheckpointFormat>("torch");
+  EXPECT_EQ(store::unfinished(spec_), "") << "the job says what it writes";
+}
+
+TEST_F(CheckpointTrainer, VerifyCallsWhatIsNotFinishedIncomplete) {
+  write(dir_ + "/checkpoint-6/model.safetensors", safetensors_file({{"w", "w"}}));
+  EXPECT_EQ(store::verify_path(dir_ + "/checkpoint-6").error().code, ErrorCode::not_found) << "nothing says whose it is";
+  const std::string whole = huggingface_checkpoint(5);
+  for (const auto& path : {dir_, dir_ + "/checkpoint-6"}) {
+    const auto reports = store::verify_path(path);
+    ASSERT_TRUE(reports) << reports.error().text();
+    ASSERT_EQ(reports->size(), path == dir_ ? 2u : 1u);
+    EXPECT_EQ(reports->front().info.path, dir_ + "/checkpoint-6");
+    EXPECT_TRUE(reports->front().is_unfinished());
+    EXPECT_FALSE(reports->back().is_unfinished() && path == dir_);
+  }
+  write(whole + "/trainer_state.json", "{");
+  EXPECT_FALSE(store::verify_path(whole)->front().is_unfinished()) << "it is damaged";
 }
 
 // Good checkpoints of others that are called like the Trainer's, beside one of the Trainer's.
