@@ -111,6 +111,7 @@ class Shim {
   bool note_stopped();
   Outcome signal(const CommandPacket& command);  // in shim_stop.cpp
   void signal_task(int number, bool whole_tree);
+  void wake_stopped();
   void give_grace(int64_t grace_ns);
   void kill_tree();
   void host_stops();

@@ -19,6 +19,7 @@ Outcome Shim::signal(const CommandPacket& command) {
   if (!runs() && !(ends() && whole_tree)) return Outcome::no_attempt;
   give_grace(command.grace_ns);
   signal_task(static_cast<int>(command.a), whole_tree);
+  if (command.grace_ns > 0) wake_stopped();
   return Outcome::done;
 }
 
@@ -45,6 +46,11 @@ void Shim::signal_task(int number, bool whole_tree) {
   if (whole_tree && still) tree_.signal_all(number);
   else if (whole_tree) tree_.signal_at_once(number);
   else if (runs()) processes_.signal(number);
+}
+
+// A process that somebody stopped (SIGSTOP) could not react to what asks it to end, and would only use up the grace.
+void Shim::wake_stopped() {
+  if (!stands_still() && freeze_due_ == 0) tree_.signal_all(SIGCONT);
 }
 
 // A later stop may shorten an earlier signal's grace.
@@ -101,6 +107,7 @@ void Shim::pass_stop() {
     (void)(lease_ ? order_freeze(thaw, answer_now) : freeze(thaw, answer_now));
   }
   signal_task(launch_.header.stop_signal, (launch_.header.flags & kSignalMain) == 0);
+  wake_stopped();
 }
 
 }  // namespace dtrain::shim

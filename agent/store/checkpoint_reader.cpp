@@ -271,7 +271,8 @@ std::string has_too_many(const job::CheckpointSpec& spec, const UniqueFd& direct
   return newest;
 }
 
-// What unfinished() says of the directory with these names.
+// Describes the newest directory that a save may have left which was broken off, although nothing says that it is of that format and no
+// other program's (transfer::Format::broken_off); "": there is none.
 std::string may_be_unfinished(const job::CheckpointSpec& spec, const UniqueFd& directory, const std::vector<std::string>& names) {
   for (const FormatId id : formats_of(spec)) {
     const Format& format = transfer::format_of(id);
@@ -363,15 +364,19 @@ std::string unrecognised(const job::CheckpointSpec& spec) {
   for (const std::string& name : names)
     if (const auto child = open_directory_at(*directory, name)) look_in(*child, name + "/");
   if (count == 0) return "";
-  return std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir +
-         ", in no format that is known here, so that nothing is restored from them; known are " +
+  const std::string such = std::to_string(count) + (count == 1 ? " file such as " : " files such as ") + first + " in " + spec.dir;
+  if (spec.format == job::CheckpointFormat{}) {
+    const std::string base = split_path("/" + first).second;
+    for (const Format* format : transfer::formats()) {
+      const bool taken = format->by_auto && format->named_clearly(base);  // if it were one by what is in it
+      if (format->directory || taken || format->base_of(base).empty()) continue;
+      return such +
+             ", which checkpoint.format: auto does not take for checkpoints (docs/checkpoints.md, Names), so that nothing is restored " +
+             "from them; if they are checkpoints, set checkpoint.format: " + std::string(format->name);
+    }
+  }
+  return such + ", in no format that is known here, so that nothing is restored from them; known are " +
          of_all_formats([](const Format& f) { return std::string(f.name) + " (" + std::string(f.seen_as) + ")"; }, ", ");
-}
-
-std::string unfinished(const job::CheckpointSpec& spec) {
-  const auto directory = open_directory(without_trailing_slashes(spec.dir));
-  if (!directory) return "";
-  return may_be_unfinished(spec, *directory, list_names(*directory).value_or(std::vector<std::string>{}));
 }
 
 Result<std::vector<PathReport>> verify_path(const std::string& path) {
@@ -412,6 +417,9 @@ Result<std::vector<PathReport>> verify_path(const std::string& path) {
     if (!refused.empty()) return fail(ErrorCode::refused, "could not verify " + path + ": " + refused);
   }
   if (!found) return fail(found.error());
+  if (const std::string others = found->empty() ? unrecognised(spec) : ""; !others.empty())
+    return fail(ErrorCode::not_found, "could not verify " + path + ": no checkpoint is there, but " + others,
+                "to verify one file, name it: dtrainctl verify FILE");
   if (found->empty())
     return fail(ErrorCode::not_found, "could not verify " + path + ": no checkpoint is there",
                 "name " + of_all_formats([](const Format& f) { return std::string(f.named_as); }, ", ") + ", or a directory of such");

@@ -31,12 +31,8 @@ Result<std::vector<transfer::Candidate>> look(const job::CheckpointSpec& spec, c
 
 // For a directory without checkpoints. Describes files that look like a framework's saved state, in the directory or one below, but have no
 // known format: their number, and the first of them; or a checkpoint that lacks the files of some ranks, which may lie on other hosts; or
-// what unfinished() says; "": there are none.
+// a directory that a save may have left which was broken off, although nothing says that it is no other program's; "": there are none.
 std::string unrecognised(const job::CheckpointSpec& spec);
-
-// Also for a directory without checkpoints. Describes the newest directory that a save may have left which was broken off, although nothing
-// says that it is of that format and no other program's (transfer::Format::broken_off); "": there is none.
-std::string unfinished(const job::CheckpointSpec& spec);
 
 // One checkpoint that verify_path found, with the result of the deep check.
 struct PathReport {

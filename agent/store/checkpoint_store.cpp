@@ -101,7 +101,7 @@ class CheckpointStore::Impl : public std::enable_shared_from_this<CheckpointStor
           const auto rights = account::AsUser::enter(effect.user);
           if (!rights) return {effect.job, effect.token, fail(rights.error())};
           auto found = store::scan(effect.spec, effect.below);
-          std::string left = found && found->empty() && effect.below.empty() ? unfinished(effect.spec) : "";
+          std::string left = found && found->empty() && effect.below.empty() ? unrecognised(effect.spec) : "";
           return {effect.job, effect.token, std::move(found), std::move(left)};
         },
         [this](node::CheckpointsScanned answer) { events_.push_back(std::move(answer)); });

@@ -217,7 +217,9 @@ bool QueueTurn::goes_on_with_fewer(const WaitingJob& job) {
 }
 
 void QueueTurn::wait_for_less(const WaitingJob& job, const std::string& never) {
-  wait(job, WaitKind::behind, (all_take_tasks() ? "there is never room for all of it: " : "there is no room for all of it now: ") + never);
+  wait(job, WaitKind::behind,
+       (all_take_tasks() ? "there is never room for all of it, so it goes on with fewer tasks: " : "there is no room for all of it now: ") +
+           never);
 }
 
 std::optional<std::string> QueueTurn::short_of(const WaitingJob& job, const Capacity& where) {

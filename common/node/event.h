@@ -214,7 +214,7 @@ struct CheckpointsScanned {  // the answer to ScanCheckpoints, or unasked becaus
   JobId job = 0;
   std::uint64_t token = 0;                              // 0: unasked
   Result<std::vector<transfer::CheckpointInfo>> found;  // newest step first
-  std::string unrecognised = {};                        // what else lies there in no known format (if unasked), or unfinished
+  std::string unrecognised = {};                        // what else lies there in no known format, or unfinished; "": nothing
 };
 struct CheckpointVerified {
   JobId job = 0;

@@ -265,6 +265,20 @@ TEST_F(StuckRanks, OneThatWasStoppedIsNamedWhenAllAreKilledButNotInATaskThatIsFr
   }
 }
 
+TEST_F(StuckRanks, WhoStandsStillIsWokenByAStop) {
+  launch(ranks(2, "trap 'echo stopped; exit 0' TERM; echo $$ > pid$R; while :; do sleep 0.01; done"));
+  world_->runner().start(id_, 1);
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const int pid = pid_of(rank);
+    ASSERT_NE(pid, 0);
+    if (rank == 1) stop(pid);
+  }
+  world_->runner().signal({id_, SIGTERM, true, 600s});
+  ASSERT_TRUE(until<node::AttemptExited>());
+  EXPECT_TRUE(last<node::AttemptExited>()->exit.success());
+  EXPECT_TRUE(log_of(1).ends_with("stopped\n")) << log_of(1);
+}
+
 TEST_F(Ranks, AStopReachesEveryMainProcess) {
   launch(ranks(3, "trap 'echo stopped; exit 0' TERM; echo up > up$R; while :; do sleep 0.01; done"));
   world_->runner().start(id_, 1);

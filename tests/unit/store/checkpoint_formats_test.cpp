@@ -195,7 +195,10 @@ TEST_F(CheckpointFormats, AutoTakesOnlyWhatIsNamedAsACheckpoint) {
   std::filesystem::create_directory(dir_ + "/epoch=1-step=9.ckpt");      // Lightning with DeepSpeed
   std::filesystem::create_symlink(dir_ + "/last.pt", dir_ + "/ckpt_10.pt");
   EXPECT_TRUE(scan().empty());
-  EXPECT_NE(store::unrecognised(spec_).find("safetensors"), std::string::npos);
+  const std::string said = store::unrecognised(spec_);
+  EXPECT_TRUE(said.starts_with("10 files such as ckpt-7.keras in ")) << said;
+  EXPECT_TRUE(said.ends_with("if they are checkpoints, set checkpoint.format: keras")) << said;
+  EXPECT_NE(store::verify_path(dir_).error().message.find(said), std::string::npos);
 
   only("torch");
   std::vector<std::int64_t> steps;

@@ -95,17 +95,16 @@ TEST_F(CheckpointTrainer, SaveOfTheTrainerThatWasBrokenOffIsMovedAway) {
 
 // It may be another program's. Nothing is done to it, but people are told.
 TEST_F(CheckpointTrainer, FirstSaveThatWasBrokenOffIsSaidWhereNothingElseShowsWhoseItIs) {
-  EXPECT_EQ(store::unfinished(spec_), "");
+  EXPECT_EQ(store::unrecognised(spec_), "");
   write(dir_ + "/checkpoint-7/model.safetensors", "cut");
   write(dir_ + "/checkpoint-12/config.json", "{}");
   write(dir_ + "/step-15/model.safetensors", "cut");
   EXPECT_TRUE(scan().empty());
-  const std::string said = store::unfinished(spec_);
+  const std::string said = store::unrecognised(spec_);
   EXPECT_TRUE(said.starts_with("checkpoint-12 in " + dir_ + " has no trainer_state.json: ")) << said;
   EXPECT_TRUE(said.ends_with("set checkpoint.format: huggingface, or remove it")) << said;
-  EXPECT_EQ(store::unrecognised(spec_), said);
   spec_.format = *job::from_word<job::CheckpointFormat>("torch");
-  EXPECT_EQ(store::unfinished(spec_), "") << "the job says what it writes";
+  EXPECT_EQ(store::unrecognised(spec_).find("trainer_state"), std::string::npos) << "the job says what it writes";
 }
 
 TEST_F(CheckpointTrainer, VerifyCallsWhatIsNotFinishedIncomplete) {
