@@ -123,7 +123,8 @@ TEST(QueueShrink, WhoStandsBehindIsNotToldThatItNeverRuns) {
       queue.decide(free, {runs}, {waits(1, first, {}), waits(2, spec, {{"worker", 3}}), waits(3, too_large, {{"worker", 5}})}, 1h);
   ASSERT_EQ(d.waits.size(), 3u);
   EXPECT_EQ(d.waits[1].kind, WaitKind::behind);
-  EXPECT_THAT(d.waits[1].reason, HasSubstr("there is never room for all of it, so it goes on with fewer tasks: 6 tasks of worker need 1 GPU, 1000m CPU each"));
+  EXPECT_THAT(d.waits[1].reason,
+              HasSubstr("there is never room for all of it, so it goes on with fewer tasks: 6 tasks of worker need 1 GPU, 1000m CPU each"));
   EXPECT_EQ(d.waits[2].kind, WaitKind::never_fits);
   EXPECT_THAT(d.waits[2].reason, HasSubstr("can never run here: 6 tasks of worker"));
 }

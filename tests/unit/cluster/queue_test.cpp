@@ -331,7 +331,8 @@ TEST_F(Queue, MoreTasksOfARunningJobReserveNothing) {
   waiting_.push_back(more);
   EXPECT_THAT(decide(), IsEmpty());
   EXPECT_FALSE(decision_.reservation);
-  EXPECT_EQ(reason(a), "there is never room for all of it, so it goes on with fewer tasks: worker-2 needs 2000m CPU on one host, best is 0m on h1");
+  EXPECT_EQ(reason(a),
+            "there is never room for all of it, so it goes on with fewer tasks: worker-2 needs 2000m CPU on one host, best is 0m on h1");
   hosts_.push_back(host("h2", 4));
   EXPECT_THAT(decide(), ElementsAre(a));
 }
