@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -30,6 +31,19 @@ std::string name_prefix(const std::string& program) {
 Json number_or_word(const std::string& text) {
   const Json number = Json::parse(text, nullptr, false);
   return number.is_number() ? number : Json(text);
+}
+
+// Each NAME alone becomes NAME=VALUE, with the value that it has here.
+Outcome<void> take_values(std::vector<std::string>& env) {
+  for (std::string& variable : env) {
+    if (variable.empty() || variable.find('=') != std::string::npos) continue;
+    const char* const value = std::getenv(variable.c_str());
+    if (value == nullptr)
+      return failed(ErrorCode::invalid, "could not pass on variable " + variable + ": it is not set here",
+                    "export it, or give its value: --env " + variable + "=VALUE");
+    variable += "=" + std::string(value);
+  }
+  return {};
 }
 
 // The most GPUs that so many hosts have each.
@@ -73,6 +87,11 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   if (options.chief) roles["chief"] = role(1, true);
   const std::uint32_t workers = options.hosts > 0 ? options.hosts : options.workers;
   if (workers > 0 || roles.empty()) roles["worker"] = role(workers, true);
+  Json env = Json::object();
+  for (const std::string& variable : options.env) {
+    const std::size_t equals = std::min(variable.find('='), variable.size());
+    env[variable.substr(0, equals)] = job::escape_params(std::string_view(variable).substr(std::min(equals + 1, variable.size())));
+  }
   const Json file{{"apiVersion", "dtrain/v1"},
                   {"kind", "Job"},
                   {"metadata", metadata},
@@ -82,12 +101,14 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
                                   : tensorflow               ? "tensorflow"
                                                              : "generic"},
                     {"workDir", sent ? "." : directory},
+                    {"env", env},
                     {"roles", roles}}}};
   return json::text(file, true);
 }
 
 int cmd_run(Session& session, const RunOptions& given) {
   RunOptions options = given;
+  if (const auto taken = take_values(options.env); !taken) return session.report(taken.error());
   if (options.nproc == "gpu" && options.gpus == 0) {
     const auto gpus = gpus_of_hosts(session, std::max(options.hosts, 1u));
     if (!gpus) return session.report(gpus.error());

@@ -1,12 +1,33 @@
 // The job file that `dtrainctl run [options] -- CMD...` makes.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "agent/dtrainctl/follow.h"
 #include "common/job/manifest.h"
 #include "common/json/answers.h"
+#include "tests/unit/dtrainctl/fake_agent.h"
 
 namespace dtrain::ctl {
 namespace {
+
+// What `dtrainctl run --detach ...` hands in.
+struct HandedIn {
+  Ran ran;
+  job::JobSpec spec;
+};
+HandedIn hand_in(std::vector<std::string> args) {
+  const TempDir dir;
+  const FakeAgent agent(dir.path() + "/s", [](const wire::Message& m) {
+    return FakeAgent::Answer{{reply_to(m, wire::MessageType::submitted, wire::SubmitReply{"digits", 17, 1, false, {}})}, false};
+  });
+  args.insert(args.begin(), {"--agent", dir.path() + "/s", "run", "--detach"});
+  HandedIn result{run_ctl(args), {}};
+  for (const wire::Message& m : agent.requests())
+    if (const auto request = wire::decode<wire::SubmitRequest>(m.payload))
+      if (const auto spec = wire::decode<job::JobSpec>(request->spec)) result.spec = *spec;
+  return result;
+}
 
 TEST(RunOptions, BecomeAJobFile) {
   RunOptions options;
@@ -43,6 +64,33 @@ TEST(RunOptions, RanksMakeAPytorchJob) {
   options.nproc = "gpu";
   options.gpus = 8;
   EXPECT_EQ(job::parse_manifest(job_file_of(options, "/tmp"), {}).spec.roles.at("worker").nproc_per_node, 8u);
+}
+
+TEST(RunOptions, VariablesAreOfAllTasks) {
+  RunOptions options;
+  options.command = {"true"};
+  options.env = {"LR=0.1", "FLAGS=--a=b", "EMPTY=", "ODD=${param:x} null", "LR=2"};
+  const job::ParsedJob parsed = job::parse_manifest(job_file_of(options, "/tmp"), {});
+  for (const auto& e : parsed.errors) ADD_FAILURE() << e.text();
+  const std::map<std::string, std::string> wanted{{"LR", "2"}, {"FLAGS", "--a=b"}, {"EMPTY", ""}, {"ODD", "${param:x} null"}};
+  EXPECT_EQ(parsed.spec.env, wanted);
+  for (const char* const unnamed : {"=1", ""}) {
+    options.env = {unnamed};
+    EXPECT_EQ(job::parse_manifest(job_file_of(options, "/tmp"), {}).errors.size(), 1u) << "'" << unnamed << "'";
+  }
+}
+
+TEST(RunOptions, AVariableWithoutAValueIsPassedOn) {
+  ::setenv("DTRAIN_TEST_SET", "a=b", 1);
+  ::unsetenv("DTRAIN_TEST_UNSET");
+  const HandedIn passed = hand_in({"-e", "DTRAIN_TEST_SET", "--env", "X=1", "--", "true"});
+  EXPECT_EQ(passed.ran.code, 0) << passed.ran.err;
+  EXPECT_EQ(passed.spec.env, (std::map<std::string, std::string>{{"DTRAIN_TEST_SET", "a=b"}, {"X", "1"}}));
+  const HandedIn unset = hand_in({"-e", "DTRAIN_TEST_UNSET", "--", "true"});
+  EXPECT_EQ(unset.ran.code, 2);
+  EXPECT_EQ(unset.ran.err,
+            "dtrainctl: could not pass on variable DTRAIN_TEST_UNSET: it is not set here; export it, or give its value: "
+            "--env DTRAIN_TEST_UNSET=VALUE\n");
 }
 
 TEST(RunOptions, ACommandBeginsInItsPackage) {
