@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -42,6 +44,20 @@ Outcome<void> take_values(std::vector<std::string>& env) {
       return failed(ErrorCode::invalid, "could not pass on variable " + variable + ": it is not set here",
                     "export it, or give its value: --env " + variable + "=VALUE");
     variable += "=" + std::string(value);
+  }
+  return {};
+}
+
+// Where this shell finds the program in an active virtual environment, and a task, whose environment is clean, another.
+std::vector<std::string> warnings_of_place(const std::string& program, const job::JobSpec& spec) {
+  if (program.find('/') != std::string::npos || !job::image_of(spec).empty() || spec.env.contains("PATH")) return {};
+  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const char* const root = std::getenv(variable);
+    if (root == nullptr || *root == '\0') continue;
+    const std::string there = std::string(root) + "/bin/" + program;
+    if (::access(there.c_str(), X_OK) == 0)
+      return {program + " is not looked up in the virtual environment " + root + ", which is active here; to use it, give " + there +
+              " as the command"};
   }
   return {};
 }
@@ -131,6 +147,7 @@ int cmd_run(Session& session, const RunOptions& given) {
     if (!job)
       for (wire::ErrorItem& item : job.error().items)
         if (item.file == kNoFile) item.file.clear(), item.line = 0;
+    if (job) session.warn(warnings_of_place(options.command.front(), job->spec));
   }
   if (!job) return session.report(job.error());
   auto submitted = submit_job(session, std::move(*job), options.replace);

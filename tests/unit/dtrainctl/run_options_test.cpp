@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "agent/dtrainctl/follow.h"
 #include "common/job/manifest.h"
@@ -91,6 +93,29 @@ TEST(RunOptions, AVariableWithoutAValueIsPassedOn) {
   EXPECT_EQ(unset.ran.err,
             "dtrainctl: could not pass on variable DTRAIN_TEST_UNSET: it is not set here; export it, or give its value: "
             "--env DTRAIN_TEST_UNSET=VALUE\n");
+}
+
+TEST(RunOptions, AProgramOfAnActiveVirtualEnvironmentIsWarnedOf) {
+  const TempDir venv;
+  const std::string program = venv.path() + "/bin/python3";
+  std::filesystem::create_directory(venv.path() + "/bin");
+  std::ofstream(program) << "#!/bin/sh\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string warning = "warning: python3 is not looked up in the virtual environment " + venv.path() +
+                              ", which is active here; to use it, give " + program + " as the command\n";
+  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    ::unsetenv("VIRTUAL_ENV"), ::unsetenv("CONDA_PREFIX");
+    EXPECT_EQ(hand_in({"--", "python3", "train.py"}).ran.err, "") << "none is active";
+    ::setenv(variable, venv.path().c_str(), 1);
+    const HandedIn warned = hand_in({"--", "python3", "train.py"});
+    EXPECT_EQ(warned.ran.err, warning);
+    EXPECT_EQ(warned.ran.code, 0);
+    EXPECT_EQ(hand_in({"--", program, "train.py"}).ran.err, "") << "it is named";
+    EXPECT_EQ(hand_in({"--", "bash", "train.sh"}).ran.err, "") << "it is not there";
+    EXPECT_EQ(hand_in({"-e", "PATH", "--", "python3", "train.py"}).ran.err, "") << "the task looks where this shell does";
+    EXPECT_EQ(hand_in({"--set", "spec.image=pytorch/pytorch", "--", "python3", "train.py"}).ran.err, "") << "the image's own";
+  }
+  ::unsetenv("VIRTUAL_ENV"), ::unsetenv("CONDA_PREFIX");
 }
 
 TEST(RunOptions, ACommandBeginsInItsPackage) {
