@@ -118,6 +118,35 @@ TEST(RunOptions, AProgramOfAnActiveVirtualEnvironmentIsWarnedOf) {
   ::unsetenv("VIRTUAL_ENV"), ::unsetenv("CONDA_PREFIX");
 }
 
+TEST(RunOptions, AJobIsNamedAfterWhatItsCommandRuns) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"python3", "train.py"}, "train-"},
+      {{"/opt/venv/bin/python3.11", "-u", "src/Fine_Tune.py", "other.py"}, "fine-tune-"},
+      {{"python", "-m", "models.vision.train", "--config", "x.py"}, "train-"},
+      {{"python3", "-m", "torch.distributed.run", "--nnodes", "2", "train.py"}, "train-"},
+      {{"python3", "-m", "torch.distributed.run", "-m", "models.train"}, "train-"},
+      {{"torchrun", "--nproc-per-node", "2", "train.py"}, "train-"},
+      {{"accelerate", "launch", "--config_file=a.py", "train.py"}, "train-"},
+      {{"mpirun", "-n", "4", "python3", "train.py"}, "train-"},
+      {{"uv", "run", "train.py"}, "train-"},
+      {{"env", "MAIN=a.py", "bash", "-e", "./start.sh"}, "start-"},
+      {{"bash", "-c", "cd x && python3 train.py"}, "bash-"},
+      {{"sh", "-m", "start.sh"}, "start-"},
+      {{"python3", "-m"}, "python3-"},
+      {{"python3", "train"}, "python3-"},
+      {{"./train.sh", "a.py"}, "train-sh-"},
+      {{"/usr/bin/my-trainer2", "-m", "large.v3"}, "my-trainer2-"},
+      {{"7.2", "a.py"}, "7-2-"},
+      {{"python3", "-m", "a."}, "python3-"},
+      {{"mpirun", "solver", "-m", "5"}, "mpirun-"},
+  };
+  for (const auto& [command, name] : cases) {
+    RunOptions options;
+    options.command = command;
+    EXPECT_EQ(Json::parse(job_file_of(options, "/tmp"))["metadata"]["generateName"], name);
+  }
+}
+
 TEST(RunOptions, ACommandBeginsInItsPackage) {
   RunOptions options;
   options.command = {"true"};
