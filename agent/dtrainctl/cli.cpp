@@ -139,6 +139,7 @@ class CommandLine {
     run->add_option("--nproc-per-node", run_.nproc, "pytorch: ranks that each worker starts: a number, gpu, cpu or auto");
     run->add_option("--gpus", run_.gpus, "GPUs of each worker and the chief (with --nproc-per-node gpu: all that N hosts have)");
     run->add_option("--cpus", run_.cpus, "CPUs of each worker and the chief");
+    each_one(run->add_option("-e,--env", run_.env, "NAME=VALUE: a variable of all tasks; NAME alone: with the value that it has here"));
     run->add_option("--name", run_.name, "the job's name (default: after the command)");
     run->add_option("--framework", run_.framework, "default: tensorflow (--ps, --chief), pytorch (-n, --nproc-per-node), else generic");
     std::vector<const CLI::Option*> of_command = std::as_const(*run).get_options();

@@ -1,4 +1,8 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -13,11 +17,45 @@ namespace {
 
 constexpr const char* kNoFile = "run";  // mistakes in a command are found as in a job file of this name
 
-// A name made from a command: "python3" -> "python3-", completed by the cluster.
-std::string name_prefix(const std::string& program) {
+// Programs that run another, which says more about the job; and modules (python -m) that do.
+constexpr std::array<std::string_view, 17> kRunners{"python",  "pypy",       "bash",     "sh",         "dash",      "zsh",
+                                                    "env",     "nice",       "torchrun", "accelerate", "deepspeed", "mpirun",
+                                                    "mpiexec", "horovodrun", "uv",       "poetry",     "numactl"};
+constexpr std::array<std::string_view, 3> kRunnerModules{"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"};
+
+// "python3.11" is python, too.
+bool is_runner(const std::string& program) {
+  return std::ranges::count(kRunners, program.substr(0, program.find_last_not_of("0123456789.") + 1)) > 0;
+}
+
+bool is_script(const std::string& word) {
+  return (word.ends_with(".py") || word.ends_with(".sh")) && !word.starts_with('-') && word.find_first_of("= \t\n") == std::string::npos;
+}
+
+// As python names one, and not the value of another program's -m.
+bool is_module(const std::string& word) {
+  static constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.0123456789";
+  return !word.empty() && word.find_first_not_of(kLetters) == std::string::npos && (word[0] < '0' || word[0] > '9') && word.back() != '.';
+}
+
+// What a command is called: its program; of a runner the script or the module that it runs, where one is named.
+std::string called(const std::vector<std::string>& command) {
+  const std::string program = std::filesystem::path(command.front()).filename().string();
+  if (!is_runner(program)) return program;
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    if (is_script(command[i])) return std::filesystem::path(command[i]).stem().string();
+    if (command[i] != "-m" || i + 1 == command.size() || is_script(command[i + 1]) || !is_module(command[i + 1])) continue;
+    const std::string& module = command[++i];
+    if (std::ranges::count(kRunnerModules, module) == 0) return module.substr(module.rfind('.') + 1);
+  }
+  return program;
+}
+
+// A name made from what a command is called: "Train_2" -> "train-2-", completed by the cluster.
+std::string name_prefix(const std::string& word) {
   static constexpr std::size_t kPrefixBytes = 40;  // leaves room for what the cluster adds
   std::string name;
-  for (const char c : std::filesystem::path(program).filename().string()) {
+  for (const char c : word) {
     if (name.size() == kPrefixBytes) break;
     if (c >= 'A' && c <= 'Z') name.push_back(static_cast<char>(c - 'A' + 'a'));
     else if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) name.push_back(c);
@@ -30,6 +68,33 @@ std::string name_prefix(const std::string& program) {
 Json number_or_word(const std::string& text) {
   const Json number = Json::parse(text, nullptr, false);
   return number.is_number() ? number : Json(text);
+}
+
+// Each NAME alone becomes NAME=VALUE, with the value that it has here.
+Outcome<void> take_values(std::vector<std::string>& env) {
+  for (std::string& variable : env) {
+    if (variable.empty() || variable.find('=') != std::string::npos) continue;
+    const char* const value = std::getenv(variable.c_str());
+    if (value == nullptr)
+      return failed(ErrorCode::invalid, "could not pass on variable " + variable + ": it is not set here",
+                    "export it, or give its value: --env " + variable + "=VALUE");
+    variable += "=" + std::string(value);
+  }
+  return {};
+}
+
+// Where this shell finds the program in an active virtual environment, and a task, whose environment is clean, another.
+std::vector<std::string> warnings_of_place(const std::string& program, const job::JobSpec& spec) {
+  if (program.find('/') != std::string::npos || !job::image_of(spec).empty() || spec.env.contains("PATH")) return {};
+  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const char* const root = std::getenv(variable);
+    if (root == nullptr || *root == '\0') continue;
+    const std::string there = std::string(root) + "/bin/" + program;
+    if (::access(there.c_str(), X_OK) == 0)
+      return {program + " is not looked up in the virtual environment " + root + ", which is active here; to use it, give " + there +
+              " as the command"};
+  }
+  return {};
 }
 
 // The most GPUs that so many hosts have each.
@@ -53,7 +118,7 @@ Outcome<std::uint32_t> gpus_of_hosts(const Session& session, std::uint32_t hosts
 std::string job_file_of(const RunOptions& options, const std::string& directory) {
   const bool pytorch = options.nproc || options.hosts > 0, tensorflow = options.ps > 0 || options.chief;
   Json metadata = Json::object();
-  if (options.name.empty()) metadata["generateName"] = name_prefix(options.command.front());
+  if (options.name.empty()) metadata["generateName"] = name_prefix(called(options.command));
   else metadata["name"] = options.name;
   Json command = Json::array();
   for (const std::string& word : options.command) command.push_back(job::escape_params(word));  // there are no parameters here
@@ -73,6 +138,11 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
   if (options.chief) roles["chief"] = role(1, true);
   const std::uint32_t workers = options.hosts > 0 ? options.hosts : options.workers;
   if (workers > 0 || roles.empty()) roles["worker"] = role(workers, true);
+  Json env = Json::object();
+  for (const std::string& variable : options.env) {
+    const std::size_t equals = std::min(variable.find('='), variable.size());
+    env[variable.substr(0, equals)] = job::escape_params(std::string_view(variable).substr(std::min(equals + 1, variable.size())));
+  }
   const Json file{{"apiVersion", "dtrain/v1"},
                   {"kind", "Job"},
                   {"metadata", metadata},
@@ -82,12 +152,14 @@ std::string job_file_of(const RunOptions& options, const std::string& directory)
                                   : tensorflow               ? "tensorflow"
                                                              : "generic"},
                     {"workDir", sent ? "." : directory},
+                    {"env", env},
                     {"roles", roles}}}};
   return json::text(file, true);
 }
 
 int cmd_run(Session& session, const RunOptions& given) {
   RunOptions options = given;
+  if (const auto taken = take_values(options.env); !taken) return session.report(taken.error());
   if (options.nproc == "gpu" && options.gpus == 0) {
     const auto gpus = gpus_of_hosts(session, std::max(options.hosts, 1u));
     if (!gpus) return session.report(gpus.error());
@@ -110,6 +182,7 @@ int cmd_run(Session& session, const RunOptions& given) {
     if (!job)
       for (wire::ErrorItem& item : job.error().items)
         if (item.file == kNoFile) item.file.clear(), item.line = 0;
+    if (job) session.warn(warnings_of_place(options.command.front(), job->spec));
   }
   if (!job) return session.report(job.error());
   auto submitted = submit_job(session, std::move(*job), options.replace);

@@ -35,7 +35,8 @@ struct RunOptions {
   std::uint32_t ps = 0, workers = 1, gpus = 0, hosts = 0;
   std::optional<std::string> cpus, nproc;  // of each worker and the chief, as in a job file
   bool chief = false;
-  std::string name, framework;  // "": chosen by dtrainctl
+  std::string name, framework;   // "": chosen by dtrainctl
+  std::vector<std::string> env;  // NAME=VALUE, or NAME alone: as it is here
   std::vector<std::string> command;
   bool replace = false, detach = false, cancel_on_exit = false;
   bool raw = false;  // tasks' escape sequences reach the terminal unchanged

@@ -11,6 +11,15 @@ namespace {
 
 using Kind = YamlNode::Kind;
 const YamlNode kNoFields;
+constexpr std::size_t kBeginningBytes = 4;  // so much of a key may stand for it
+
+// The only key that begins with the word: "nproc" of nprocPerNode. "": none, or several.
+std::string begun_with(std::string_view word, const std::vector<std::string>& known) {
+  if (word.size() < kBeginningBytes) return "";
+  const auto found = std::ranges::find_if(known, [&](const std::string& key) { return key.starts_with(word); });
+  const auto another = [&](const std::string& key) { return key.starts_with(word) && key != *found; };
+  return found == known.end() || std::ranges::any_of(known, another) ? "" : *found;
+}
 
 }  // namespace
 
@@ -155,7 +164,8 @@ void MapReader::done() {
   for (const auto& entry : node_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
     if (report_.full()) return report_.add("unknown-key", path_, "unknown key");  // further mistakes are not kept: spare the search
-    const std::string near = nearest(entry.key, known_);
+    std::string near = nearest(entry.key, known_);
+    if (near.empty()) near = begun_with(entry.key, known_);
     std::string message = "unknown key " + in_quotes(entry.key);
     message += near.empty() ? ", not " + one_of(known_) : "; did you mean " + in_quotes(near) + "?";
     report_.add("unknown-key", path(entry.key), std::move(message));
