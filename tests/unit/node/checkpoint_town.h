@@ -155,6 +155,15 @@ class CheckpointsTest : public ::testing::Test {
       if (s.other == &house) end(*s.opener, s.open.part, How::lost, "was silent for 30 s");
     watching.erase(&house);
   }
+  // The host that was lost is back, and the others may run no more, so the job begins again on it and on that of its ps.
+  void other_returns_and_runs_it() {
+    ++other->started.life;
+    other->start();
+    run_for(10s);
+    for (House* house : houses)
+      if (house != ps && house != other) drain(house->started.facts.name, true);
+    run_for(60s);
+  }
   std::size_t launched(const House& house, Generation generation) const {
     return static_cast<std::size_t>(std::ranges::count_if(house.effects, [&](const Effect& e) {
       const auto* launch = std::get_if<LaunchShim>(&e);

@@ -361,12 +361,7 @@ TEST_F(CheckpointsTest, WhoWasAwayOverAGenerationTellsWhatItWroteBefore) {
   ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
   ASSERT_EQ(described().job.generation, 2u);
   write(*ps, checkpoint(200, 9));
-  ++other->started.life;
-  other->start();
-  run_for(10s);
-  for (House* house : houses)
-    if (house != ps && house != other) drain(house->started.facts.name, true);
-  run_for(60s);
+  other_returns_and_runs_it();
   ASSERT_EQ(described().job.state, "Running") << described().waiting_for;
   ASSERT_EQ(described().job.generation, 3u) << where();
   ASSERT_TRUE(watching.contains(other)) << where();
@@ -385,12 +380,7 @@ TEST_F(CheckpointsTest, WhoReturnsHasWhatItWroteMovedAwayBeforeItRunsTheJobAgain
   run_for(60s);
   ASSERT_EQ(described().job.generation, 2u) << described().waiting_for;
   write(*ps, checkpoint(200, 9));
-  ++other->started.life;
-  other->start();
-  run_for(10s);
-  for (House* house : houses)
-    if (house != ps && house != other) drain(house->started.facts.name, true);
-  run_for(60s);
+  other_returns_and_runs_it();
   ASSERT_EQ(described().job.generation, 3u) << where() << described().waiting_for;
   ASSERT_TRUE(watching.contains(other)) << where();
   EXPECT_EQ(described().restored.value_or(wire::RestoredView{}).step, 200);
