@@ -63,8 +63,8 @@ void Ledger::add_event(WallTime wall, JobId job, std::string type, std::string o
                        std::vector<EventField> details) {
   cut(reason, limits::kReasonBytes);
   for (EventField& detail : details) cut(detail.value, limits::kDetailBytes);
-  events_.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason), std::move(details)});
-  if (events_.size() > limits::kKeptEvents) events_.pop_front();
+  state_.events.push_back({state_.next_event++, wall, job, std::move(type), std::move(object), std::move(reason), std::move(details)});
+  if (state_.events.size() > limits::kKeptEvents) state_.events.pop_front();
 }
 
 void Ledger::use_ports(const TaskPlacement& place) {

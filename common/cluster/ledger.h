@@ -99,11 +99,11 @@ struct LedgerState {
   std::uint64_t next_event = 1;
   std::map<JobId, JobRecord> jobs;
   std::map<NodeId, std::map<std::uint16_t, Duration>> ports;  // when each was last in use; entries older than kPortRest are dropped
-  std::vector<LedgerEvent> events;                            // the newest limits::kKeptEvents
+  std::deque<LedgerEvent> events;                             // the newest limits::kKeptEvents
   std::map<NodeId, ReportMark> reports;
   std::map<NodeId, LostHost> lost;
   std::map<NodeId, DrainedHost> drained;
-  std::string requests;                                      // raft::RequestWindow::encode(); only in a snapshot
+  std::string requests;                                      // raft::RequestWindow::encode(); empty but in a snapshot
   JobId job_base = 0;                                        // the coordinator's, see CoordinatorStarted
   std::optional<Duration> recovered;                         // elapsed time when job_base grew; unset: it never did
   std::map<NodeId, std::map<std::string, Refusal>> avoided;  // by name of the user
@@ -159,7 +159,7 @@ class Ledger {
   Ledger() = default;
   // `index`: of the last entry in the snapshot. `knows`: the newest version that this program knows.
   static tl::expected<Ledger, Behind> restore(std::string_view snapshot, std::uint64_t index, std::uint32_t knows = kNewestVersion);
-  std::string snapshot() const;
+  std::string snapshot();
 
   // Applies an entry. One that this program cannot read is refused with ErrorCode::damaged: it changes nothing, and
   // nothing is applied any more (behind()). Changed jobs are added to take_touched(). `log_elapsed`: of the entry.
@@ -172,10 +172,10 @@ class Ledger {
   // To be called when the snapshot at the start could not be restored.
   void stop(Behind behind) { behind_ = std::move(behind); }
   // A hash of all that a snapshot holds.
-  std::uint64_t hash() const;
+  std::uint64_t hash();
 
   const LedgerState& state() const { return state_; }
-  const std::deque<LedgerEvent>& events() const { return events_; }
+  const std::deque<LedgerEvent>& events() const { return state_.events; }
   const JobRecord* find(JobId id) const;
   // The newest job of that name that is not forgotten.
   const JobRecord* find(std::string_view name) const;
@@ -237,15 +237,16 @@ class Ledger {
   void audit(WallTime wall, const std::optional<Asker>& asker, JobId job, const std::string& verb, std::string object, std::string reason,
              std::vector<EventField> details);
   void drop_oldest_finished(WallTime wall);
-  Status room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall);
+  struct Usage;
+  Usage usage(const job::User& user) const;
+  Status room_for_spec(const SubmitJob& c, const job::JobSpec& spec, Usage used, WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason, std::vector<EventField> details);
   void use_ports(const TaskPlacement& place);
   bool taken(const BeginGeneration& c) const;
 
   raft::RequestWindow window_;
-  LedgerState state_;  // its `events` stay empty: they live in events_ until a snapshot
-  std::deque<LedgerEvent> events_;
+  LedgerState state_;
   std::map<std::string, JobId, std::less<>> names_, requests_;
   std::set<std::pair<std::string, JobId>> winding_;  // jobs that had not ended when a newer job got their name
   std::set<JobId> touched_, forgotten_, signalled_;

@@ -63,30 +63,50 @@ void Ledger::drop_oldest_finished(WallTime wall) {
   if (finished > limits::kFinishedJobs && oldest != 0) forget(oldest, wall);
 }
 
+// What all jobs take of the limits, and those of one user.
+struct Ledger::Usage {
+  std::size_t active = 0, active_own = 0;
+  std::size_t bytes = 0, bytes_own = 0;  // of job files
+};
+
+Ledger::Usage Ledger::usage(const job::User& user) const {
+  Usage used;
+  for (const auto& [id, job] : state_.jobs) {
+    const bool active = !is_final(job.state), own = same(job.user, user);
+    used.active += active ? 1 : 0;
+    used.active_own += active && own ? 1 : 0;
+    used.bytes += job.submitted_spec.size();
+    used.bytes_own += own ? job.submitted_spec.size() : 0;
+  }
+  return used;
+}
+
 // Makes room by removing ended jobs of the same user, the oldest first; removes none if that is not enough. The job
 // that is about to be replaced does not count.
-Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, WallTime wall) {
-  std::size_t all = c.spec.size(), own = c.spec.size();
-  std::vector<JobId> ended;
-  for (const auto& [id, job] : state_.jobs) {
-    if (job.spec.name == spec.name && !job.replaced && job.nothing_runs()) continue;
-    all += job.submitted_spec.size();
-    if (!same(job.user, c.user)) continue;
-    own += job.submitted_spec.size();
-    if (is_final(job.state) && job.nothing_runs() && !job.replaced) ended.push_back(id);
-  }
-  const auto too_many = [&] { return own > limits::kSpecBytesOfUser || all > limits::kSpecBytes; };
-  auto last = ended.begin();
-  for (; too_many() && last != ended.end(); ++last) {
-    const std::size_t freed = state_.jobs.at(*last).submitted_spec.size();
-    all -= freed;
-    own -= freed;
+Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, Usage used, WallTime wall) {
+  const auto free = [&](const JobRecord& job) {
+    used.bytes -= job.submitted_spec.size();
+    used.bytes_own -= same(job.user, c.user) ? job.submitted_spec.size() : 0;
+  };
+  const auto too_many = [&] { return used.bytes_own > limits::kSpecBytesOfUser || used.bytes > limits::kSpecBytes; };
+  const auto named = names_.find(spec.name);
+  const JobRecord* replaced = named != names_.end() ? find(named->second) : nullptr;
+  if (replaced != nullptr && !replaced->nothing_runs()) replaced = nullptr;  // it stays until it has ended
+  used.bytes += c.spec.size();
+  used.bytes_own += c.spec.size();
+  if (replaced != nullptr) free(*replaced);
+  std::vector<JobId> removed;
+  for (auto it = state_.jobs.begin(); too_many() && it != state_.jobs.end(); ++it) {
+    const JobRecord& job = it->second;
+    if (&job == replaced || job.replaced || !is_final(job.state) || !same(job.user, c.user) || !job.nothing_runs()) continue;
+    free(job);
+    removed.push_back(job.id);
   }
   if (!too_many()) {
-    for (auto id = ended.begin(); id != last; ++id) forget(*id, wall);
+    for (const JobId id : removed) forget(id, wall);
     return {};
   }
-  const bool users = own > limits::kSpecBytesOfUser;
+  const bool users = used.bytes_own > limits::kSpecBytesOfUser;
   return fail(ErrorCode::limit,
               "could not submit job " + spec.name + ": with it the job files of " +
                   (users ? "user " + c.user.name : std::string("all users")) + " would take more than " +
@@ -133,22 +153,18 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
       return others;
     }
   }
-  std::size_t active = 0, own = 0;
-  for (const auto& known : state_.jobs) {
-    if (is_final(known.second.state)) continue;
-    ++active;
-    own += same(known.second.user, c.user) ? 1 : 0;
-  }
-  if (own >= kActiveJobsOfUser)
-    return refused(
-        ErrorCode::limit,
-        "could not submit job " + spec->name + ": " + std::to_string(own) + " jobs of user " + c.user.name + " are active already",
-        "wait for some to finish, or cancel some");
-  if (active >= limits::kActiveJobs)
-    return refused(ErrorCode::limit, "could not submit job " + spec->name + ": " + std::to_string(active) + " jobs are active already",
+  const Usage used = usage(c.user);
+  if (used.active_own >= kActiveJobsOfUser)
+    return refused(ErrorCode::limit,
+                   "could not submit job " + spec->name + ": " + std::to_string(used.active_own) + " jobs of user " + c.user.name +
+                       " are active already",
+                   "wait for some to finish, or cancel some");
+  if (used.active >= limits::kActiveJobs)
+    return refused(ErrorCode::limit, "could not submit job " + spec->name + ": " + std::to_string(used.active) + " jobs are active already",
                    "wait for some to finish, or cancel some");
 
-  if (const Status room = room_for_spec(c, *spec, wall); !room) return refused(room.error().code, room.error().message, room.error().next);
+  if (const Status room = room_for_spec(c, *spec, used, wall); !room)
+    return refused(room.error().code, room.error().message, room.error().next);
 
   if (existing != nullptr) {
     JobRecord& old = state_.jobs.at(existing->id);

@@ -58,8 +58,6 @@ tl::expected<Ledger, Behind> Ledger::restore(std::string_view snapshot, std::uin
   if (auto decoded = ledger.window_.decode(state->requests); !state->requests.empty() && !decoded)
     return unreadable(decoded.error().message, 0);
   state->requests.clear();
-  ledger.events_.assign(std::make_move_iterator(state->events.begin()), std::make_move_iterator(state->events.end()));
-  state->events.clear();
   ledger.state_ = std::move(*state);
   for (const auto& [id, job] : ledger.state_.jobs) {
     if (job.replaced) ledger.winding_.emplace(job.spec.name, id);
@@ -70,14 +68,14 @@ tl::expected<Ledger, Behind> Ledger::restore(std::string_view snapshot, std::uin
   return ledger;
 }
 
-std::string Ledger::snapshot() const {
-  LedgerState copy = state_;
-  copy.events.assign(events_.begin(), events_.end());
-  copy.requests = window_.encode();
-  return wire::encode(copy);
+std::string Ledger::snapshot() {
+  state_.requests = window_.encode();
+  std::string bytes = wire::encode(state_);
+  state_.requests.clear();
+  return bytes;
 }
 
-std::uint64_t Ledger::hash() const { return fnv1a(snapshot()); }
+std::uint64_t Ledger::hash() { return fnv1a(snapshot()); }
 
 Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration log_elapsed) {
   const auto stopped = [&](std::uint32_t needs, const std::string& cause) {

@@ -39,7 +39,7 @@ struct NodeOptions {
   Duration restore_wait = 10min;        // timing.restoreWait: how long a job waits for hosts that have its newest checkpoint
   KeepFree keep_free{0, 0};             // storage.minFree: with less free space this host takes no new tasks; 0: no minimum
   std::uint64_t snapshot_every = 4096;  // entries between snapshots of the ledger
-  std::uint64_t compare_every = 1024;   // entries between comparisons of its copies (node/copy_check.h)
+  std::uint64_t compare_every = 4096;   // entries between comparisons of its copies (node/copy_check.h)
   // newest version of the ledger that the program knows; differs only in tests of upgrades
   std::uint32_t ledger_knows = cluster::kNewestVersion;
   bool packages_are_given = false;  // in simulations, which have no uploads: a user may use any package

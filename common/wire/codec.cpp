@@ -84,6 +84,14 @@ Reader Reader::at(std::uint32_t i) const {
   return Reader(&o.via.array.ptr[i]);
 }
 Reader Reader::key_at(std::uint32_t i) const { return Reader(&as_object(object_).via.map.ptr[i].key); }
+std::uint32_t Reader::find(std::string_view key, std::uint32_t from) const {
+  const std::uint32_t n = size();
+  for (std::uint32_t step = 0, i = from < n ? from : 0; step < n; ++step, i = i + 1 < n ? i + 1 : 0) {
+    const Reader found = key_at(i);
+    if (found.kind() == Kind::text && found.text() == key) return i;
+  }
+  return n;
+}
 
 struct Document::Impl {
   msgpack::object_handle handle;

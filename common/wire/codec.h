@@ -17,12 +17,13 @@
 // needed_version(x) says which version x needs: 1 where all of it is of the first release.
 //
 // Field types: bool, integers, std::string (bin or str on input), enum class with enum_last(E) found by ADL,
-// Duration (int64 ns), Instant (int64 ns), WallTime (int64 ms), std::vector, std::set, std::map, std::optional, nested structs
-// with fields().
+// Duration (int64 ns), Instant (int64 ns), WallTime (int64 ms), std::vector and std::deque (the same bytes), std::set, std::map,
+// std::optional, nested structs with fields().
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -79,6 +80,8 @@ class Reader {
   std::uint32_t size() const;            // of an array or map
   Reader at(std::uint32_t i) const;      // element of an array, value of a map entry
   Reader key_at(std::uint32_t i) const;  // key of a map entry
+  // The first entry with that key, looked for from entry `from` on and then from the beginning; size() if there is none.
+  std::uint32_t find(std::string_view key, std::uint32_t from) const;
 
  private:
   const void* object_;
@@ -102,6 +105,8 @@ class Document {
 
 template <class T>
 void write_value(Writer& w, const T& value);
+template <class T>
+std::string encode(const T& value);
 
 namespace detail {
 
@@ -109,6 +114,8 @@ template <class T>
 struct is_vector : std::false_type {};
 template <class T>
 struct is_vector<std::vector<T>> : std::true_type {};
+template <class T>
+struct is_vector<std::deque<T>> : std::true_type {};
 template <class T>
 struct is_optional : std::false_type {};
 template <class T>
@@ -123,13 +130,20 @@ struct is_set : std::false_type {};
 template <class T>
 struct is_set<std::set<T>> : std::true_type {};
 
-// True if a later field holds its default, and so is not written.
+// True if a later field holds its type's default, and so is not written.
 template <class T>
 bool is_empty(const T& value) {
-  Writer here, empty;
-  write_value(here, value);
-  write_value(empty, T{});
-  return here.take() == empty.take();
+  if constexpr (is_vector<T>::value || is_set<T>::value || is_map<T>::value || std::is_same_v<T, std::string>) {
+    return value.empty();
+  } else if constexpr (is_optional<T>::value) {
+    return !value;
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, Duration> || std::is_same_v<T, Instant> ||
+                       std::is_same_v<T, WallTime>) {
+    return value == T{};
+  } else {
+    static const std::string empty = encode(T{});
+    return encode(value) == empty;
+  }
 }
 
 struct FieldCounter {
@@ -293,17 +307,11 @@ struct FieldReader {
   template <class T>
   void operator()(const char* name, T& out) {
     if (error.failed()) return;
-    const std::string_view wanted(name);
-    const std::uint32_t n = map.size();
-    for (std::uint32_t step = 0; step < n; ++step) {
-      const std::uint32_t i = (hint + step) % n;
-      const Reader key = map.key_at(i);
-      if (key.kind() != Reader::Kind::text || key.text() != wanted) continue;
-      hint = i + 1;
-      if (error.strict()) found[i] = true;
-      if (!read_value(map.at(i), out, error)) error.prefix(wanted);
-      return;
-    }
+    const std::uint32_t i = map.find(name, hint);
+    if (i == map.size()) return;
+    hint = i + 1;
+    if (error.strict()) found[i] = true;
+    if (!read_value(map.at(i), out, error)) error.prefix(name);
   }
 };
 
