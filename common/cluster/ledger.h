@@ -103,7 +103,7 @@ struct LedgerState {
   std::map<NodeId, ReportMark> reports;
   std::map<NodeId, LostHost> lost;
   std::map<NodeId, DrainedHost> drained;
-  std::string requests;                                      // raft::RequestWindow::encode(); empty but in a snapshot
+  mutable std::string requests;                              // raft::RequestWindow::encode(); empty but while a snapshot is written
   JobId job_base = 0;                                        // the coordinator's, see CoordinatorStarted
   std::optional<Duration> recovered;                         // elapsed time when job_base grew; unset: it never did
   std::map<NodeId, std::map<std::string, Refusal>> avoided;  // by name of the user
@@ -159,7 +159,7 @@ class Ledger {
   Ledger() = default;
   // `index`: of the last entry in the snapshot. `knows`: the newest version that this program knows.
   static tl::expected<Ledger, Behind> restore(std::string_view snapshot, std::uint64_t index, std::uint32_t knows = kNewestVersion);
-  std::string snapshot();
+  std::string snapshot() const;
 
   // Applies an entry. One that this program cannot read is refused with ErrorCode::damaged: it changes nothing, and
   // nothing is applied any more (behind()). Changed jobs are added to take_touched(). `log_elapsed`: of the entry.
@@ -172,7 +172,7 @@ class Ledger {
   // To be called when the snapshot at the start could not be restored.
   void stop(Behind behind) { behind_ = std::move(behind); }
   // A hash of all that a snapshot holds.
-  std::uint64_t hash();
+  std::uint64_t hash() const;
 
   const LedgerState& state() const { return state_; }
   const std::deque<LedgerEvent>& events() const { return state_.events; }

@@ -68,14 +68,14 @@ tl::expected<Ledger, Behind> Ledger::restore(std::string_view snapshot, std::uin
   return ledger;
 }
 
-std::string Ledger::snapshot() {
+std::string Ledger::snapshot() const {
   state_.requests = window_.encode();
   std::string bytes = wire::encode(state_);
   state_.requests.clear();
   return bytes;
 }
 
-std::uint64_t Ledger::hash() { return fnv1a(snapshot()); }
+std::uint64_t Ledger::hash() const { return fnv1a(snapshot()); }
 
 Applied Ledger::apply(std::uint64_t index, std::string_view payload, Duration log_elapsed) {
   const auto stopped = [&](std::uint32_t needs, const std::string& cause) {

@@ -136,6 +136,32 @@ TEST(Codec, AnEmptyLaterFieldIsNotWrittenAndAFullOneIsAnErrorToWhoIsStrict) {
   EXPECT_EQ(encode(wire::decode_strictly<LaterPoint>(encode(blue)).value()), encode(blue));
 }
 
+// What is_empty() decides without encoding is the same as for the bytes.
+template <class T>
+void expect_empty_as_its_bytes(const T& full) {
+  EXPECT_TRUE(wire::detail::is_empty(T{}));
+  ASSERT_NE(encode(full), encode(T{}));
+  EXPECT_FALSE(wire::detail::is_empty(full)) << typeid(T).name();
+}
+
+TEST(Codec, EmptyIsWhatHasTheBytesOfItsTypesDefault) {
+  expect_empty_as_its_bytes(true);
+  expect_empty_as_its_bytes(-1);
+  expect_empty_as_its_bytes(LaterColour::green);
+  expect_empty_as_its_bytes(Duration(1));
+  expect_empty_as_its_bytes(Instant(Duration(1)));
+  expect_empty_as_its_bytes(WallTime(WallTime::duration(1)));
+  expect_empty_as_its_bytes(std::string("a"));
+  expect_empty_as_its_bytes(std::vector<int>{0});
+  expect_empty_as_its_bytes(std::deque<int>{0});
+  expect_empty_as_its_bytes(std::set<int>{0});
+  expect_empty_as_its_bytes(std::map<int, int>{{0, 0}});
+  expect_empty_as_its_bytes(std::optional<int>(0));
+  expect_empty_as_its_bytes(LaterPoint{0, 8, {}});
+  EXPECT_EQ(encode(std::deque<int>{1, 2}), encode(std::vector<int>{1, 2}));
+  EXPECT_EQ(wire::decode<std::deque<int>>(encode(std::vector<int>{1, 2})).value(), (std::deque<int>{1, 2}));
+}
+
 TEST(Codec, AKeyThatComesTwiceIsAnErrorToWhoIsStrict) {
   wire::Writer w;
   w.map(2);
