@@ -159,12 +159,13 @@ RC_GTEST_PROP(Mutations, OfAnyFileAddNoGpuAndNeverHurt, ()) {
     return fake;
   }();
   static const std::vector<std::string> files = machine->files();
-  const std::string& file = *rc::gen::elementOf(files);
+  const std::string &file = *rc::gen::elementOf(files), &other = *rc::gen::elementOf(files);
+  const int how = *rc::gen::inRange(0, 3);
   const std::string path = machine->root() + file, aside = machine->root() + ".aside";
   std::filesystem::rename(path, aside);
-  const int how = *rc::gen::inRange(0, 3);
   if (how == 1) machine->write(file, "");
-  if (how == 2) std::filesystem::copy(machine->root() + *rc::gen::elementOf(files), path, std::filesystem::copy_options::recursive);
+  std::error_code none_left;  // the other file may be this one, or lead to it
+  if (how == 2) std::filesystem::copy(machine->root() + other, path, std::filesystem::copy_options::recursive, none_left);
   const auto found = discover_root(machine->root());
   std::filesystem::remove_all(path);
   std::filesystem::rename(aside, path);
