@@ -239,7 +239,7 @@ class Ledger {
   void drop_oldest_finished(WallTime wall);
   struct Usage;
   Usage usage(const job::User& user) const;
-  Status room_for_spec(const SubmitJob& c, const job::JobSpec& spec, Usage used, WallTime wall);
+  Status room_for_spec(const SubmitJob& c, const std::string& name, const JobRecord* replaced, Usage used, WallTime wall);
   void forget(JobId id, WallTime wall);
   void add_event(WallTime wall, JobId job, std::string type, std::string object, std::string reason, std::vector<EventField> details);
   void use_ports(const TaskPlacement& place);

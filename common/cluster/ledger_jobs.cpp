@@ -81,17 +81,14 @@ Ledger::Usage Ledger::usage(const job::User& user) const {
   return used;
 }
 
-// Makes room by removing ended jobs of the same user, the oldest first; removes none if that is not enough. The job
-// that is about to be replaced does not count.
-Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, Usage used, WallTime wall) {
+// Makes room by removing ended jobs of the same user, the oldest first; removes none if that is not enough. `replaced`: the job
+// that goes at once, and so does not count; may be null.
+Status Ledger::room_for_spec(const SubmitJob& c, const std::string& name, const JobRecord* replaced, Usage used, WallTime wall) {
   const auto free = [&](const JobRecord& job) {
     used.bytes -= job.submitted_spec.size();
     used.bytes_own -= same(job.user, c.user) ? job.submitted_spec.size() : 0;
   };
   const auto too_many = [&] { return used.bytes_own > limits::kSpecBytesOfUser || used.bytes > limits::kSpecBytes; };
-  const auto named = names_.find(spec.name);
-  const JobRecord* replaced = named != names_.end() ? find(named->second) : nullptr;
-  if (replaced != nullptr && !replaced->nothing_runs()) replaced = nullptr;  // it stays until it has ended
   used.bytes += c.spec.size();
   used.bytes_own += c.spec.size();
   if (replaced != nullptr) free(*replaced);
@@ -108,9 +105,8 @@ Status Ledger::room_for_spec(const SubmitJob& c, const job::JobSpec& spec, Usage
   }
   const bool users = used.bytes_own > limits::kSpecBytesOfUser;
   return fail(ErrorCode::limit,
-              "could not submit job " + spec.name + ": with it the job files of " +
-                  (users ? "user " + c.user.name : std::string("all users")) + " would take more than " +
-                  std::to_string((users ? limits::kSpecBytesOfUser : limits::kSpecBytes) >> 20) + " MiB",
+              "could not submit job " + name + ": with it the job files of " + (users ? "user " + c.user.name : std::string("all users")) +
+                  " would take more than " + std::to_string((users ? limits::kSpecBytesOfUser : limits::kSpecBytes) >> 20) + " MiB",
               "end and delete some jobs, or put what is long into the package");
 }
 
@@ -163,7 +159,8 @@ Applied Ledger::apply_submit(const SubmitJob& c, std::uint64_t index, WallTime w
     return refused(ErrorCode::limit, "could not submit job " + spec->name + ": " + std::to_string(used.active) + " jobs are active already",
                    "wait for some to finish, or cancel some");
 
-  if (const Status room = room_for_spec(c, *spec, used, wall); !room)
+  const bool goes_at_once = existing != nullptr && !existing->replaced && existing->nothing_runs();
+  if (const Status room = room_for_spec(c, spec->name, goes_at_once ? existing : nullptr, used, wall); !room)
     return refused(room.error().code, room.error().message, room.error().next);
 
   if (existing != nullptr) {

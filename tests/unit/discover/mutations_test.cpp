@@ -145,6 +145,17 @@ TEST_F(Mutation, OneDeviceHoweverManyBackEndsReportIt) {
   EXPECT_EQ(machine->gpus[3].ordinal, 0);
 }
 
+// A file or directory of the machine that all draws share, moved aside for one of them.
+struct MovedAside {
+  MovedAside(std::string from, std::string to) : path(std::move(from)), aside(std::move(to)) { std::filesystem::rename(path, aside); }
+  ~MovedAside() {
+    std::filesystem::remove_all(path);
+    std::filesystem::rename(aside, path);
+  }
+  MovedAside(const MovedAside&) = delete;
+  const std::string path, aside;
+};
+
 // Eight of each maker on two NUMA nodes; then one file is gone, empty or another's.
 RC_GTEST_PROP(Mutations, OfAnyFileAddNoGpuAndNeverHurt, ()) {
   static const FakeMachine* const machine = [] {
@@ -161,14 +172,14 @@ RC_GTEST_PROP(Mutations, OfAnyFileAddNoGpuAndNeverHurt, ()) {
   static const std::vector<std::string> files = machine->files();
   const std::string &file = *rc::gen::elementOf(files), &other = *rc::gen::elementOf(files);
   const int how = *rc::gen::inRange(0, 3);
-  const std::string path = machine->root() + file, aside = machine->root() + ".aside";
-  std::filesystem::rename(path, aside);
-  if (how == 1) machine->write(file, "");
-  std::error_code none_left;  // the other file may be this one, or lead to it
-  if (how == 2) std::filesystem::copy(machine->root() + other, path, std::filesystem::copy_options::recursive, none_left);
-  const auto found = discover_root(machine->root());
-  std::filesystem::remove_all(path);
-  std::filesystem::rename(aside, path);
+  const std::string path = machine->root() + file;
+  const auto found = [&] {
+    const MovedAside moved(path, machine->root() + ".aside");  // not among the files of the machine
+    if (how == 1) machine->write(file, "");
+    std::error_code none_left;  // the other file may be this one, or lead to it
+    if (how == 2) std::filesystem::copy(machine->root() + other, path, std::filesystem::copy_options::recursive, none_left);
+    return discover_root(machine->root());
+  }();
   RC_ASSERT(!found || found->gpus.size() <= 16u);
   if (!found) RC_ASSERT(found.error().message.starts_with("could not "));
   if (found) {
