@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job/framework.h"
 #include "common/node/cluster_members.h"
 #include "common/node/reply.h"
 
@@ -17,6 +18,9 @@ constexpr std::size_t kProgramBytes = 256;  // of the name of the program that e
 std::string lacks_rank(const JobRecord& job, const TaskId& task, std::uint32_t rank) {
   const auto role = job.spec.roles.find(task.role);
   const std::uint32_t has = role == job.spec.roles.end() ? 0 : role->second.nproc_per_node;
+  if (rank == 0) return "";
+  if (has > 0 && !job::rules_of(job.spec.framework).starts_ranks(job.spec, role->second))
+    return "the command of task " + task.text() + " starts its ranks itself, as one process with one log";
   if (rank <= has) return "";
   return "task " + task.text() +
          (has > 0 ? " has ranks 0 to " + std::to_string(has - 1) + ", counted within the task (LOCAL_RANK)"

@@ -61,6 +61,16 @@ class Pytorch(test_hosts.Hosts):
         self.assertIn("could not read logs: task worker-1 has ranks 0 to 1", refused.stderr)
         self.assertEqual(agents[0].ctl("logs", "meets", "--rank", "1").returncode, 2)
 
+    def test_ranks_of_a_launcher_have_no_logs_of_their_own(self):
+        agents = self.three()
+        launcher = self.write("torchrun", "#!/bin/sh\nexec sleep 1000\n")
+        os.chmod(launcher, 0o755)
+        agents[0].do("submit", self.gang("starts", workers=1, role={"command": [launcher]}))
+        self.running(agents[0], "starts", 1)
+        refused = agents[0].ctl("logs", "starts", "worker-0", "--rank", "1")
+        self.assertEqual(refused.returncode, 3, refused)
+        self.assertIn("could not read logs: the command of task worker-0 starts its ranks itself", refused.stderr)
+
     def test_a_dead_rank_costs_one_restart_and_is_named(self):
         agents = self.three()
         agents[0].do("submit", self.gang("heals", "3:5:1:kill 9", "0:4:2:exit 3"))
