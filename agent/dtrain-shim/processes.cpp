@@ -68,7 +68,23 @@ uint32_t Processes::take(int pid) {
 
 void Processes::stopped(int pid, int64_t since_ns) {
   for (uint32_t i = 0; i < count_; ++i)
-    if (table_[i].pid == pid) table_[i].stopped_ns = since_ns;
+    if (table_[i].pid == pid && !table_[i].held) table_[i].stopped_ns = since_ns;
+}
+
+// One that somebody else stopped before is left alone.
+void Processes::hold(MainProcess& process, bool on) {
+  if (process.pid == 0 || process.held == on || process.stopped_ns != 0) return;
+  process.held = on;
+  kill(process.pid, on ? SIGSTOP : SIGCONT);
+}
+
+void Processes::keep_behind(task::Lead& lead, int64_t now_ns) {
+  task::Progress progress;
+  if (count_ == 0 || table_[0].pid == 0 || !progress_of(table_[0].pid, progress)) lead.end();
+  if (lead.due() != 0) lead.look(now_ns, progress, count_);
+  for (uint32_t i = 1; i < count_; ++i)
+    if (table_[i].pid != 0 && lead.due() != 0) hold(table_[i], progress_of(table_[i].pid, progress) && lead.holds(progress));
+  for (uint32_t i = 1; i < count_ && lead.due() == 0; ++i) hold(table_[i], false);
 }
 
 // The main process that it is or descends from. count_: none, or it is gone. More than that: nobody looks any more for the moment.

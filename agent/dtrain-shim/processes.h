@@ -4,6 +4,7 @@
 
 #include "agent/dtrain-shim/launch.h"
 #include "agent/dtrain-shim/standbys.h"
+#include "common/task/lead.h"
 #include "common/task/log_format.h"
 
 namespace dtrain::shim {
@@ -15,7 +16,8 @@ struct MainProcess {
   bool heard = false;      // it sent WATCHDOG=1 since all had
   int64_t heard_ns = 0;    // when it last did, CLOCK_BOOTTIME; 0: never
   int speaker = 0;         // the process that last sent it for this one; 0: none
-  int64_t stopped_ns = 0;  // since when it is stopped by a signal, CLOCK_REALTIME; 0: it is not
+  int64_t stopped_ns = 0;  // since when it is stopped by somebody's signal, CLOCK_REALTIME; 0: it is not
+  bool held = false;       // it is stopped by hold()
 };
 
 struct ProcessStart {
@@ -42,6 +44,8 @@ class Processes {
   bool any_left() const;
   // The process with that id was stopped by a signal, or continued.
   void stopped(int pid, int64_t since_ns);
+  // Lets the others run only behind the first, and all once the lead is over.
+  void keep_behind(task::Lead& lead, int64_t now_ns);
   // WATCHDOG=1 of that process, or of one that descends from a main process; of an unknown one it counts for all. Of more
   // new senders than can be looked at, none counts. True: since it last did,
   // all have sent it that ever do. So one that is silent is not covered by the others.
@@ -52,6 +56,7 @@ class Processes {
   void signal(int number) const;
 
  private:
+  void hold(MainProcess& process, bool on);
   static MainProcess table_[kMostRanks];
   static char tails_[kMostRanks][kTailBytes];
   uint32_t ancestor_of(int pid, int64_t now_ns);

@@ -222,12 +222,13 @@ static_assert(kRecordBytes < kPacketBytes);
 inline constexpr uint64_t kLaunchMagic = 0x31484e4c4d494853;  // "SHIMLNH1"
 inline constexpr size_t kLaunchBytes = 8 << 20;               // larger: refused by both sides
 
-inline constexpr uint32_t kSwitchUser = 1;  // become uid, gid, groups
-inline constexpr uint32_t kSignalMain = 4;  // a stop that the shim passes on goes only to the main process
-inline constexpr uint32_t kStandby = 8;     // no assignment yet: its processes only prepare for one (docs/warm-standby.md)
-inline constexpr uint32_t kUnit = 2;        // the shim is a service of systemd: it is in its cgroups already, in
-                                            // which the task's is to be made; its first connection is descriptor 0;
-                                            // on SIGTERM it sends stop_signal to the task
+inline constexpr uint32_t kSwitchUser = 1;   // become uid, gid, groups
+inline constexpr uint32_t kSignalMain = 4;   // a stop that the shim passes on goes only to the main process
+inline constexpr uint32_t kStandby = 8;      // no assignment yet: its processes only prepare for one (docs/warm-standby.md)
+inline constexpr uint32_t kFirstLeads = 16;  // ranks that begin cold follow the first (common/task/lead.h). Since version 8
+inline constexpr uint32_t kUnit = 2;         // the shim is a service of systemd: it is in its cgroups already, in
+                                             // which the task's is to be made; its first connection is descriptor 0;
+                                             // on SIGTERM it sends stop_signal to the task
 
 struct LaunchRlimit {
   uint32_t resource = 0;  // RLIMIT_*
@@ -278,9 +279,9 @@ struct LaunchHeader {
   uint32_t rank_count = 0;
   uint32_t rank_env_count = 0;
   uint32_t rank_env_offset = 0;
-  uint32_t target = 0;         // index in argv of the first argument that a standby is given; 0: none can run it. From here on: version 7
-  uint32_t error_offset = 0;   // "NAME=" and the beginning of a path, which ends with ATTEMPT.RANK in each process; 0: none
-  uint32_t head_start_ms = 0;  // the other ranks begin so much later than the first, unless that one was a standby. Version 8
+  uint32_t target = 0;        // index in argv of the first argument that a standby is given; 0: none can run it. From here on: version 7
+  uint32_t error_offset = 0;  // "NAME=" and the beginning of a path, which ends with ATTEMPT.RANK in each process; 0: none
+  uint32_t reserved3 = 0;
 };
 inline constexpr size_t kLaunchV1Bytes = 368;  // what every version has
 static_assert(sizeof(LaunchHeader) == 448);

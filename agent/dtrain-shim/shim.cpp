@@ -73,9 +73,9 @@ bool Shim::run() {
 
 int Shim::timeout_ms() const {
   int64_t due = INT64_MAX;
-  for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_, notify_.flooded_until()})
+  for (const int64_t candidate : {kill_due_, freeze_due_, sync_due_, lead_.due(), notify_.flooded_until()})
     if (candidate != 0 && candidate < due) due = candidate;
-  if (may_start() && more_to_start() && ranks_due_ < due) due = ranks_due_;
+  if (starts_more()) due = 0;
   if (due == INT64_MAX) return -1;
   const int64_t left = due - boot_ns();
   return left <= 0 ? 0 : static_cast<int>((left + kMillisecond - 1) / kMillisecond);
@@ -84,6 +84,7 @@ int Shim::timeout_ms() const {
 void Shim::timers() {
   if (ends()) step_ending();
   if (freeze_deadline_ != 0) step_freeze();
+  if (lead_.due() != 0 && boot_ns() >= lead_.due()) processes_.keep_behind(lead_, boot_ns());
   if (notify_.is_stuck() || (deaf_ && boot_ns() >= notify_.flooded_until())) read_notifications();
   if (lease_) lease_timers();
   if (sync_due_ != 0 && boot_ns() >= sync_due_) {
@@ -227,7 +228,7 @@ Outcome Shim::begin_attempt(uint32_t attempt, ReplyPacket& reply) {
     reply.error = start.error;
     return Outcome::failed;
   }
-  ranks_due_ = start.warm ? 0 : boot_ns() + launch_.header.head_start_ms * kMillisecond;
+  if ((launch_.header.flags & kFirstLeads) != 0 && launch_.processes() > 1 && !start.warm) lead_.begin(boot_ns());
   record_.attempt = attempt;
   record_.phase = static_cast<uint8_t>(Phase::running);
   record_.step = start.step;
@@ -264,6 +265,7 @@ Outcome Shim::freeze(const CommandPacket& command, bool& answer_now) {
     return Outcome::done;
   }
   answer_now = false;
+  end_lead();
   freeze_sequence_ = command.sequence;
   freeze_deadline_ = boot_ns() + (tree_.has_cgroup() ? kCgroupFreezeBound : kStopFreezeBound);
   freeze_due_ = 0;
@@ -363,6 +365,7 @@ void Shim::attempt_ends(uint32_t index, int code, int signal) {
   record_.signal = signal;
   last_process_ = index;
   standbys_.dismiss();
+  end_lead();
   if (launch_.header.rank_count > 0 && (code != 0 || signal != 0)) record_.rank = index + 1;
   kill_due_ = kill_pause_ = 0;
 }

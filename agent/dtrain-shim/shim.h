@@ -62,12 +62,13 @@ class Shim {
   Outcome start(const CommandPacket& command, ReplyPacket& reply, bool& answer_now);
   Outcome begin_attempt(uint32_t attempt, ReplyPacket& reply);
   ProcessStart start_process();
-  bool starts_more() const;
+  bool starts_more() const { return may_start() && more_to_start(); }
   bool may_start() const;  // an attempt runs, and does not stand still
   bool stands_still() const { return (record_.flags & (kFrozen | kLeaseFrozen)) != 0 || freeze_deadline_ != 0 || held_; }
   Outcome run_beside(const CommandPacket& command, int (&fds)[kRunDescriptors]);
   bool more_to_start() const;
   void start_next();
+  void end_lead();  // before somebody else stops or wakes processes
   void note_cold();
   void standby_answered(uint32_t index);
   Outcome freeze(const CommandPacket& command, bool& answer_now);
@@ -151,7 +152,7 @@ class Shim {
 
   uint32_t agent_events_ = 0;  // events for which epoll_ watches the agent's connection
   int epoll_ = -1, signals_ = -1, state_ = -1, draft_ = -1;
-  int64_t ranks_due_ = 0;      // the other ranks begin then
+  task::Lead lead_;            // of the first rank
   uint32_t last_process_ = 0;  // the one whose end was the attempt's
   uint32_t blamed_ = 0;        // the one that stood still or was silent when the attempt was killed; kMostRanks: none
   bool childless_ = true;      // the newest wait found no child at all

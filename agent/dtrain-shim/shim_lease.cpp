@@ -89,6 +89,7 @@ void Shim::act(const task::LeaseActions& actions, uint16_t flags_before) {
     kill_tree();
   }
   if (actions.freeze) {
+    end_lead();
     tree_.begin_freeze();
     watch_cgroup(true);
     freeze_due_ = boot_ns();

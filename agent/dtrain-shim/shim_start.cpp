@@ -16,8 +16,6 @@ ProcessStart Shim::start_process() {
 
 // The other ranks start one in each turn, so that the lease, an order and the end of an earlier one are never waited for longer than one
 // start takes. A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
-bool Shim::starts_more() const { return may_start() && more_to_start() && boot_ns() >= ranks_due_; }
-
 bool Shim::may_start() const { return runs() && !stands_still() && (!lease_ || lease_->phase() == task::Lease::Phase::running); }
 
 // A program that another task of the job wants here. Its socket is told what became of it.
@@ -31,6 +29,12 @@ Outcome Shim::run_beside(const CommandPacket& command, int (&fds)[kRunDescriptor
 
 // Once it is being stopped, ranks that have not begun never do.
 bool Shim::more_to_start() const { return processes_.count() < launch_.processes() && record_.step == 0 && !leaving_ && grace_until_ == 0; }
+
+void Shim::end_lead() {
+  if (lead_.due() == 0) return;
+  lead_.end();
+  processes_.keep_behind(lead_, 0);
+}
 
 void Shim::start_next() {
   const ProcessStart start = start_process();

@@ -43,6 +43,7 @@ bool Shim::note_stopped() {
 // After the end of the main process, the tree consists of the rest.
 void Shim::signal_task(int number, bool whole_tree) {
   const bool still = stands_still() || freeze_due_ != 0;
+  end_lead();
   if (whole_tree && still) tree_.signal_all(number);
   else if (whole_tree) tree_.signal_at_once(number);
   else if (runs()) processes_.signal(number);

@@ -40,7 +40,16 @@ bool is_member(uint32_t pid) { return (scan.member[pid / 64] >> (pid % 64) & 1) 
 struct ProcessStat {
   uint32_t parent = 0;
   char state = 0;
+  uint64_t faults = 0;  // those that needed no disk
 };
+
+constexpr int kFaultsAfterParent = 6;  // fields of proc(5), from ppid to minflt
+
+uint64_t read_number(const char*& c) {
+  uint64_t number = 0;
+  for (; *c >= '0' && *c <= '9'; ++c) number = number * 10 + static_cast<uint64_t>(*c - '0');
+  return number;
+}
 
 bool read_stat(const char* pid, ProcessStat& out) {
   Text<64> path;
@@ -53,18 +62,36 @@ bool read_stat(const char* pid, ProcessStat& out) {
   const char* name_end = n > 0 ? strrchr(text, ')') : nullptr;  // the name may contain anything
   if (name_end == nullptr || name_end[1] != ' ' || name_end[2] == '\0' || name_end[3] != ' ') return false;
   out.state = name_end[2];
-  out.parent = 0;
-  for (const char* c = name_end + 4; *c >= '0' && *c <= '9'; ++c) out.parent = out.parent * 10 + (*c - '0');
+  const char* c = name_end + 4;
+  out.parent = static_cast<uint32_t>(read_number(c));
+  for (int field = 0; field < kFaultsAfterParent && c != nullptr; ++field)
+    if ((c = strchr(c, ' ')) != nullptr) ++c;
+  out.faults = c != nullptr ? read_number(c) : 0;
   return out.parent < kPids;
 }
 
 }  // namespace
 
-int parent_of(int pid) {
+namespace {
+
+bool read_stat(int pid, ProcessStat& out) {
   Text<16> number;
   number.add(static_cast<uint64_t>(pid));
+  return read_stat(number.c_str(), out);
+}
+
+}  // namespace
+
+int parent_of(int pid) {
   ProcessStat stat;
-  return read_stat(number.c_str(), stat) ? static_cast<int>(stat.parent) : 0;
+  return read_stat(pid, stat) ? static_cast<int>(stat.parent) : 0;
+}
+
+bool progress_of(int pid, task::Progress& out) {
+  ProcessStat stat;
+  if (!read_stat(pid, stat)) return false;
+  out = {stat.faults, stat.state != 'R' && stat.state != 'D'};
+  return true;
 }
 
 namespace {

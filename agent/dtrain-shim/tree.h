@@ -3,10 +3,12 @@
 #pragma once
 
 #include "agent/dtrain-shim/sys.h"
+#include "common/task/lead.h"
 
 namespace dtrain::shim {
 
-int parent_of(int pid);  // 0: it has none, or is gone
+int parent_of(int pid);                          // 0: it has none, or is gone
+bool progress_of(int pid, task::Progress& out);  // false: it is gone, or hidden
 
 class Tree {
  public:

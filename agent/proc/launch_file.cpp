@@ -52,9 +52,9 @@ Result<std::string> encode_launch(const LaunchFile& launch) {
   shim::LaunchHeader h;
   h.header_bytes = sizeof(h);
   h.flags = (launch.switch_user ? shim::kSwitchUser : 0) | (launch.is_unit ? shim::kUnit : 0) |
-            (launch.signal_main ? shim::kSignalMain : 0) | (launch.is_standby ? shim::kStandby : 0);
+            (launch.signal_main ? shim::kSignalMain : 0) | (launch.is_standby ? shim::kStandby : 0) |
+            (launch.first_leads ? shim::kFirstLeads : 0);
   h.target = launch.target;
-  h.head_start_ms = static_cast<std::uint32_t>(launch.head_start.count());
   h.stop_grace_ns = launch.stop_grace.count();
   h.stop_signal = launch.stop_signal;
   h.agent_uid = launch.agent_uid;
@@ -131,7 +131,7 @@ Result<LaunchFile> decode_launch(std::string_view bytes) {
   launch.signal_main = (h.flags & shim::kSignalMain) != 0;
   launch.is_standby = (h.flags & shim::kStandby) != 0;
   launch.target = h.target;
-  launch.head_start = std::chrono::milliseconds(h.head_start_ms);
+  launch.first_leads = (h.flags & shim::kFirstLeads) != 0;
   launch.stop_grace = Duration(h.stop_grace_ns);
   launch.stop_signal = h.stop_signal;
   launch.agent_uid = h.agent_uid;

@@ -19,7 +19,7 @@ struct LaunchFile {
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;
   std::vector<std::map<std::string, std::string>> ranks;  // variables of each process, of the same names; empty: one process
-  std::chrono::milliseconds head_start{0};                // of the first of these, unless it was a standby
+  bool first_leads = false;                               // the first of these leads the others, unless it was a standby
   std::string work_dir;
   std::string notify;         // value of NOTIFY_SOCKET
   std::string cgroup;         // the assignment's v2 cgroup; "": none

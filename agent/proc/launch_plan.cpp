@@ -55,7 +55,7 @@ Result<LaunchFile> plan_launch(const RunnerOptions& options, const task::ShimSpe
   launch.argv = spec.argv;
   launch.env = spec.env;
   launch.ranks = spec.ranks;
-  launch.head_start = std::chrono::duration_cast<std::chrono::milliseconds>(spec.head_start);
+  launch.first_leads = spec.first_leads;
   if (!spec.ranks.empty())  // one variable of that name alone
     for (const auto& [name, value] : spec.ranks.front()) launch.env.erase(name);
   launch.work_dir = spec.work_dir;

@@ -77,9 +77,9 @@ struct FrameworkRules {
   std::uint32_t (*ranks)(const JobSpec&, const TaskId&) = [](const JobSpec&, const TaskId&) { return std::uint32_t{0}; };
   bool ranks_in_tasks = false;  // whether nprocPerNode has a meaning
   bool warm = false;            // whether its Python programs have standbys unless the job says otherwise
-  // By how much the first rank of a task begins before its others where it begins cold: they look for it, and what they do until it is
-  // there costs more than that.
-  Duration head_start{0};
+  // Whether the other ranks of a task that begins cold are kept behind the first (common/task/lead.h): they look for it, and what they do
+  // where it is not there yet costs more than that.
+  bool first_leads = false;
   // The variable that names a file in which a rank records the exception that ends it, in torchelastic's form (recorded_error.h); "": none.
   std::string_view error_file = {};
   // Reports mistakes that are specific to the framework, and what is allowed but probably not meant.

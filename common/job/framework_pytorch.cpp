@@ -35,10 +35,6 @@ struct LauncherOptions {
 constexpr std::array kTold{LauncherOptions{"accelerate", {"--num_machines", "--config_file"}},
                            LauncherOptions{"deepspeed", {"--hostfile", "-H"}}};
 
-// A rank that is refused by rank 0, which does not listen yet, sleeps for a second (tryConnect in torch/csrc/distributed/c10d/socket.cpp).
-// Ranks that begin at once meet in any order; so far apart they keep it on most hosts (docs/decisions/0016).
-constexpr Duration kHeadStart = 60ms;
-
 // Nobody waits for the master to run: the ranks wait for each other.
 constexpr auto kPytorchRoles = with_node(ranks_start_together(kUsualRoles));
 
@@ -206,7 +202,9 @@ const FrameworkRules kPytorch{.roles = kPytorchRoles,
                               .ranks = ranks_of_rank_role,
                               .ranks_in_tasks = true,
                               .warm = true,
-                              .head_start = kHeadStart,
+                              // A rank that is refused by rank 0, which does not listen yet, sleeps for a second (tryConnect in
+                              // torch/csrc/distributed/c10d/socket.cpp).
+                              .first_leads = true,
                               .error_file = "TORCHELASTIC_ERROR_FILE",
                               .check = check_pytorch,
                               .warn = warn_pytorch};

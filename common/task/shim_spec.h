@@ -54,7 +54,7 @@ struct ShimSpec {
   std::vector<std::string> argv;                          // argv[0] is looked up in env's PATH
   std::map<std::string, std::string> env;                 // DTRAIN_ATTEMPT is added per attempt by the shim
   std::vector<std::map<std::string, std::string>> ranks;  // job::rank_variables()
-  Duration head_start{0};                                 // FrameworkRules::head_start
+  bool first_leads = false;                               // FrameworkRules::first_leads
   std::string work_dir;
   std::uint16_t port = 0;          // tested by binding it before each start; 0: none
   std::string address;             // the address that port is on
@@ -100,7 +100,7 @@ struct ShimSpec {
     v("warm", warm);
     v("error_file", error_file);
     v("image", image);
-    v("head_start", head_start);
+    v("first_leads", first_leads);
   }
 };
 

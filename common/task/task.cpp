@@ -100,7 +100,7 @@ ShimSpec Task::shim_spec() const {
   s.signal_to = role().signal_to;
   s.warm = job::warm_of(c.spec, order_.id.task.role);
   s.error_file = job::rules_of(c.spec.framework).error_file;
-  s.head_start = job::rules_of(c.spec.framework).head_start;
+  s.first_leads = job::rules_of(c.spec.framework).first_leads;
   if (in_image()) {
     s.image = TaskImage{role().image, c.spec.require_paths, order_.gpus};
     s.image->directories.insert(s.image->directories.end(), c.spec.make_dirs.begin(), c.spec.make_dirs.end());

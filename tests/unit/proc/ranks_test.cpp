@@ -45,29 +45,64 @@ class Ranks : public ShimWorld {
   }
 };
 
-// The kernel knows when each began, in hundredths of a second.
-TEST_F(Ranks, TheFirstHasItsHeadStart) {
-  task::ShimSpec spec = ranks(3, "set -- $(cat /proc/$$/stat); echo ${22}");
-  spec.head_start = 300ms;
-  EXPECT_TRUE(run(spec).success());
-  const long first = std::stol(log_of(0));
-  for (const std::uint32_t rank : {1u, 2u}) EXPECT_GE(std::stol(log_of(rank)) - first, 29) << rank;
+// Rank 0 uses the CPU until it has seen rank 1 stand still, which has more page faults because it forks.
+constexpr const char* kFirstLooks =
+    "echo $$ > pid$R.new; mv pid$R.new pid$R; trap 'echo asked to end; exit 0' TERM; "
+    "if [ $R = 1 ]; then until [ -e seen ]; do : $(:); done; echo went on; exit; fi; "
+    "until [ -s pid1 ]; do :; done; read other < pid1; "
+    "while read pid name state rest < /proc/$other/stat && [ $state != T ]; do :; done; : > seen; echo saw it; ";
+
+TEST_F(Ranks, TheFirstLeads) {
+  task::ShimSpec spec = ranks(2, std::string(kFirstLooks) + "until [ ! -e /proc/$other ]; do sleep 0.01; done");
+  spec.first_leads = true;
+  const task::Exit exit = run(spec);
+  EXPECT_TRUE(exit.success()) << exit.code << " " << exit.signal;
+  EXPECT_EQ(log_of(0), "saw it\n");
+  EXPECT_EQ(log_of(1), "went on\n");
 }
 
-TEST_F(Ranks, WhoFailsInItsHeadStartIsAlone) {
-  task::ShimSpec spec = ranks(2, "echo began; [ $R = 1 ] || exit 5");
-  spec.head_start = 60s;
+// As long as rank 1 stands still, rank 0 does not sleep.
+TEST_F(Ranks, WhoIsHeldIsAskedToEndLikeAll) {
+  task::ShimSpec spec = ranks(2, std::string(kFirstLooks) + "while :; do :; done");
+  spec.first_leads = true;
+  launch(spec);
+  events_.clear();
+  world_->runner().start(id_, 1);
+  EventSink sink = [this](node::Event event) { events_.push_back(std::move(event)); };
+  ASSERT_TRUE(world_->pump(sink, [this] { return log_of(0) == "saw it\n"; }));
+  world_->runner().signal({id_, SIGTERM, true, 20s});
+  ASSERT_TRUE(until<node::AttemptExited>());
+  EXPECT_TRUE(last<node::AttemptExited>()->exit.success());
+  EXPECT_EQ(log_of(0), "saw it\nasked to end\n");
+}
+
+// None of what follows is a stop by somebody, of which the agent would be told.
+TEST_F(Ranks, AFirstThatNeverSleepsHoldsTheOthersForASecondAtMost) {
+  task::ShimSpec spec =
+      ranks(3,
+            "[ $R = 0 ] || { for i in 1 2 3 4 5 6 7 8 9 10; do for j in $(seq 100); do : $(:); done; done; : > done$R; exit; }; "
+            "until [ -e done1 -a -e done2 ]; do :; done");
+  spec.first_leads = true;
+  EXPECT_TRUE(run(spec).success());
+  for (const node::Event& event : events_) {
+    const auto* seen = std::get_if<node::ProcessesSeen>(&event);
+    EXPECT_FALSE(seen != nullptr && seen->stopped);
+  }
+}
+
+TEST_F(Ranks, WhoFailsInItsLeadIsNamed) {
+  task::ShimSpec spec = ranks(2, "[ $R = 1 ] || exit 5; while :; do : $(:); done");
+  spec.first_leads = true;
   const task::Exit exit = run(spec);
   EXPECT_EQ(exit.code, 5);
   EXPECT_EQ(exit.rank, 1u);
-  EXPECT_EQ(log_of(1), "");
 }
 
-TEST_F(Ranks, WhoIsDoneInItsHeadStartIsFollowed) {
-  task::ShimSpec spec = ranks(2, "echo began");
-  spec.head_start = 300ms;
+TEST_F(Ranks, WhoIsDoneInItsLeadIsFollowed) {
+  task::ShimSpec spec = ranks(2, "[ $R = 1 ] || exit 0; for j in $(seq 100); do : $(:); done; echo done");
+  spec.first_leads = true;
   EXPECT_TRUE(run(spec).success());
-  EXPECT_EQ(log_of(1), "began\n");
+  EXPECT_EQ(log_of(1), "done\n");
 }
 
 TEST_F(Ranks, EachFindsItsVariablesAndHasALogOfItsOwn) {
