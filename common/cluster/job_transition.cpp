@@ -199,6 +199,8 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   std::vector<EventField> details{{"attempt", std::to_string(task.attempt)}};
   const std::string exit_text = seen.exit ? job::describe(*seen.exit) : std::string();
   if (!exit_text.empty()) details.push_back({"exit", exit_text});
+  if (const std::uint32_t rank = seen.exit ? job::failed_rank(*seen.exit) : 0; rank > 0)
+    details.push_back({"rank", std::to_string(rank - 1)});  // within the task
   if (task.state != before || (seen.state == TaskState::running && seen.attempt > 0 && before != TaskState::running)) {
     switch (task.state) {
       case TaskState::running:
@@ -226,10 +228,16 @@ void JobTransition::observe(TaskRecord& task, const TaskObservation& seen, const
   else task_failed(task, seen);
 }
 
+// A report names a rank only where the ledger has version 3.
+std::string JobTransition::what_failed(const TaskRecord& task, const TaskObservation& seen) {
+  return seen.exit ? job::who_failed(task.place.task, *seen.exit) + ": " + job::describe(*seen.exit)
+                   : task.place.task.text() + ": " + seen.reason;
+}
+
 void JobTransition::task_failed(TaskRecord& task, const TaskObservation& seen) {
   if (job_.evaluators_until || job_.doubted) return;  // it has succeeded, but for roles that it waits for; or its end is already decided
   const job::RoleSpec& role = job_.spec.roles.at(task.place.task.role);
-  const std::string cause = task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason);
+  const std::string cause = what_failed(task, seen);
   // A task that its host gave up because of a failure that counts in no budget goes on by a recovery, too.
   const bool spared = seen.exit && task.spared_attempt == seen.exit_attempt;
   const bool retry = (job::is_stateful(job_.spec, task.place.task) || spared) && seen.exit && job::may_restart(role, *seen.exit);
@@ -274,9 +282,7 @@ void JobTransition::grant_restart(TaskRecord& task, const TaskObservation& seen)
   if (!restarts_are_granted(job_) || task.granted_attempt > seen.attempt) return;
   // A user asked for the restart; this also holds if the task had ended by itself before its host heard of that.
   if (seen.on_request || task.restart_attempt == seen.attempt) ++job_.restarts;
-  else if (!spend_restart(task.place.task.text() + ": " + (seen.exit ? job::describe(*seen.exit) : seen.reason),
-                          seen.exit && task.spared_attempt == seen.attempt, &task))
-    return;
+  else if (!spend_restart(what_failed(task, seen), seen.exit && task.spared_attempt == seen.attempt, &task)) return;
   task.granted_attempt = seen.attempt + 1;
 }
 

@@ -74,6 +74,7 @@ class JobTransition {
   job::JobSpec as_begun() const;
   bool may_run_twice(const job::JobSpec& begun, const TaskRecord& task, const LostHost& lost) const;
   void wait_for_host(const std::string& cause, const std::string& what, const std::string& name);
+  static std::string what_failed(const TaskRecord& task, const TaskObservation& seen);
   void task_failed(TaskRecord& task, const TaskObservation& seen);
   void stage_failed(const TaskRecord& task, const TaskObservation& seen);
   void note_refusal(const NodeId& host, const TaskObservation& seen);

@@ -22,6 +22,11 @@ Duration backoff_delay(const RestartBackoff& policy, std::uint32_t in_row, std::
 // For people: "exit code 3", "signal SIGKILL", "out of memory (signal SIGKILL)", "watchdog (signal SIGKILL)".
 std::string describe(const Exit& exit);
 
+// Which of the task's ranks failed first, plus one; 0: the task has none.
+std::uint32_t failed_rank(const Exit& exit);
+// "worker-1", or "worker-1.3" as the log of that rank is called.
+std::string who_failed(const TaskId& task, const Exit& exit);
+
 // SIGKILL for 9; "signal 77" for an unknown number.
 std::string signal_name(std::int32_t signal);
 

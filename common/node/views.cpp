@@ -346,7 +346,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
                                     f->attempt,
                                     exit_view(f->exit),
                                     owned ? f->exit.stderr_tail : "",
-                                    f->exit.recorded ? f->exit.recorded->rank : f->exit.rank,
+                                    job::failed_rank(f->exit),
                                     owned && f->exit.recorded ? f->exit.recorded->message : "",
                                     owned && f->exit.recorded ? f->exit.recorded->stack : ""};
   d.waiting_for = waiting_for(c, job, std::move(coordinator));

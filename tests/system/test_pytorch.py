@@ -87,10 +87,11 @@ class Pytorch(test_hosts.Hosts):
     def test_the_words_of_the_rank_that_failed_first_are_shown(self):
         agents = self.three()
         agents[0].do("submit", self.gang("fails", "2:3:1:exit 7", policy={"placement": "spread", "backoffLimit": 0}))
-        self.ended(agents[0], "fails", "Failed")
+        self.assertIn("worker-1.0: exit code 7", self.ended(agents[0], "fails", "Failed")["reason"])
         fault = agents[2].ask("describe", "job", "fails")["first_fault"]
         self.assertEqual((fault["task"], fault["rank"], fault["stderr_tail"]), ("worker-1", 0, "rank 2 gives up\n"), fault)
         self.assertRegex(agents[0].do("describe", "job", "fails"), r"First fault: +worker-1\.0 on a\d at .*exit code 7")
+        self.assertRegex(agents[0].do("events", "fails"), r"task\.failed fails/worker-1 .*exit=exit code 7 rank=0")
 
     def test_the_exception_that_was_recorded_first_is_the_first_fault(self):
         """By PyTorch's own @record. The rank that raised it is slow to end, and is killed: one of the other task ends because of it."""
