@@ -139,12 +139,14 @@ constexpr Verb kVerbs[] = {
 
 // ---------------------------------------------------------------- each type is one of these
 
+// clang-format off
 constexpr Type kReplies[] = {
     Type::error,     Type::ok,         Type::submitted,  Type::jobs,   Type::tasks,     Type::description,       Type::nodes,
     Type::status,    Type::events,     Type::task_specs, Type::update, Type::log_chunk, Type::exec_output,       Type::checkpoints,
     Type::blob,      Type::blob_chunk, Type::version,    Type::doctor, Type::recovery,  Type::checkpoint_answer, Type::checkpoint_files,
     Type::manifests,
 };
+// clang-format on
 constexpr Type kOfTheAgent[] = {Type::has_blob, Type::exec_input};  // which answers its clients itself
 
 constexpr bool each_has_one_place() {

@@ -14,9 +14,9 @@ def files(*endings, under=""):
     found = []
     for directory, names, members in os.walk(os.path.join(ROOT, under)):
         names[:] = sorted(n for n in names if n not in (".git", "__pycache__", "build") and not n.startswith("build-"))
-        for member in members:
+        for member in members:  # .git is a file in a worktree
             path = os.path.relpath(os.path.join(directory, member), ROOT)
-            if (not endings or path.endswith(endings)) and not os.path.islink(os.path.join(ROOT, path)):
+            if member != ".git" and (not endings or path.endswith(endings)) and not os.path.islink(os.path.join(ROOT, path)):
                 found.append(path)
     return sorted(found)
 
