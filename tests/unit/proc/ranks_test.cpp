@@ -45,12 +45,13 @@ class Ranks : public ShimWorld {
   }
 };
 
-// Rank 0 uses the CPU until it has seen rank 1 stand still, which has more page faults because it forks.
+// Rank 0 uses the CPU until it has seen a child of the shim stand still: rank 1, perhaps before its first command. It never forks: while it
+// waited for a child of its own, it would lead nobody.
 constexpr const char* kFirstLooks =
-    "echo $$ > pid$R.new; mv pid$R.new pid$R; trap 'echo asked to end; exit 0' TERM; "
-    "if [ $R = 1 ]; then until [ -e seen ]; do : $(:); done; echo went on; exit; fi; "
-    "until [ -s pid1 ]; do :; done; read other < pid1; "
-    "while read pid name state rest < /proc/$other/stat && [ $state != T ]; do :; done; : > seen; echo saw it; ";
+    "trap 'echo asked to end; exit 0' TERM; "
+    "if [ $R = 1 ]; then until [ -e seen ]; do : $(:); done; echo went on; exit; fi; state=; "
+    "until [ \"$state\" = T ]; do read children < /proc/$PPID/task/$PPID/children; for other in $children; do "
+    "read pid name state rest < /proc/$other/stat; [ \"$state\" != T ] || break; done; done; : > seen; echo saw it; ";
 
 TEST_F(Ranks, TheFirstLeads) {
   task::ShimSpec spec = ranks(2, std::string(kFirstLooks) + "until [ ! -e /proc/$other ]; do sleep 0.01; done");
@@ -72,8 +73,8 @@ TEST_F(Ranks, WhoIsHeldIsAskedToEndLikeAll) {
   ASSERT_TRUE(world_->pump(sink, [this] { return log_of(0) == "saw it\n"; }));
   world_->runner().signal({id_, SIGTERM, true, 20s});
   ASSERT_TRUE(until<node::AttemptExited>());
-  EXPECT_TRUE(last<node::AttemptExited>()->exit.success());
-  EXPECT_EQ(log_of(0), "saw it\nasked to end\n");
+  const task::Exit& exit = last<node::AttemptExited>()->exit;
+  EXPECT_TRUE(exit.success() || exit.signal == SIGTERM) << exit.code << " " << exit.signal;  // rank 1 may have had no trap yet
 }
 
 // None of what follows is a stop by somebody, of which the agent would be told.
