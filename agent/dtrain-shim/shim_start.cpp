@@ -14,8 +14,7 @@ ProcessStart Shim::start_process() {
   return start;
 }
 
-// The other ranks start one in each turn, so that the lease, an order and the end of an earlier one are never waited for longer than one
-// start takes. A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
+// A process that is born into a frozen tree would not get as far as its program, and hold the shim up.
 bool Shim::may_start() const { return runs() && !stands_still() && (!lease_ || lease_->phase() == task::Lease::Phase::running); }
 
 // A program that another task of the job wants here. Its socket is told what became of it.
@@ -36,6 +35,8 @@ void Shim::end_lead() {
   processes_.keep_behind(lead_, 0);
 }
 
+// The other ranks start one in each turn, so that the lease, an order and the end of an earlier one are never waited for longer than one
+// start takes.
 void Shim::start_next() {
   const ProcessStart start = start_process();
   if (!start.warm && (record_.flags & kWarm) != 0) {
