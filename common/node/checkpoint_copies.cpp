@@ -5,6 +5,7 @@
 #include "common/node/checkpoint_requests.h"
 #include "common/node/host_capacities.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 namespace {
@@ -388,5 +389,9 @@ void CheckpointCopies::send(const Request& e, const wire::GetCheckpointRequest& 
   std::string below = read_below(*job, info->path);
   c_.emit(SendCheckpoint{e.connection, e.request, std::move(*info), job->user, q.offset, std::move(below)});
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::get_checkpoint{.serve = serve<&CheckpointCopies::send>, .rule = kLookForCheckpoints};
 
 }  // namespace dtrain::node

@@ -1,6 +1,7 @@
 #include "common/node/checkpoint_queries.h"
 
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 #include "common/node/views.h"
 
 namespace dtrain::node {
@@ -87,5 +88,10 @@ void CheckpointQueries::verified(const CheckpointVerified& e) {
     return;
   }
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::query_checkpoints{.serve = serve<&CheckpointQueries::checkpoints>,
+                                              .rule = {Needs::current_copy, "show checkpoints", PassedOn::to_coordinator}};
 
 }  // namespace dtrain::node

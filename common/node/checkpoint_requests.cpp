@@ -5,6 +5,7 @@
 #include "common/node/checkpoint_copies.h"
 #include "common/node/host_capacities.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 namespace {
@@ -262,5 +263,9 @@ void CheckpointRequests::closed(ConnectionId connection) {
       if (asker.reads != 0) end_reading(asker.reads, token);
     }
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::ask_checkpoint{.serve = serve<&CheckpointRequests::asked>, .rule = kLookForCheckpoints};
 
 }  // namespace dtrain::node

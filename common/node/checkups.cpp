@@ -7,6 +7,7 @@
 #include "common/node/cluster_members.h"
 #include "common/node/cluster_views.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 namespace {
@@ -295,5 +296,9 @@ void Checkups::finish(const Checkup& checkup) {
   r.took_ns = (c_.now.boot - checkup.began).count();
   reply(c_, checkup.connection, checkup.request, MessageType::doctor, r);
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::query_doctor{.serve = serve<&Checkups::begin>, .rule = kOtherHosts};
 
 }  // namespace dtrain::node

@@ -6,6 +6,7 @@
 #include "common/job/manifest.h"
 #include "common/node/host_capacities.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 #include "common/node/views.h"
 
 namespace dtrain::node {
@@ -125,5 +126,19 @@ void JobRequests::action(const Request& e, const wire::ActionRequest& q, const C
     return;
   commands_.pend(commands_.add(cluster::CommandType::action, a), e, rerun ? MessageType::submit : MessageType::action, caller);
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::submit{.serve = serve<&JobRequests::submit>,
+                                   .rule = {Needs::current_copy, "submit job", PassedOn::to_coordinator},
+                                   .role = Role::submit,
+                                   .audit = Audit::entry};
+constinit const Verb verbs::plan{
+    .serve = serve<&JobRequests::plan>, .rule = {Needs::coordinator, "plan job", PassedOn::to_coordinator}, .role = Role::submit};
+constinit const Verb verbs::action{.serve = serve<&JobRequests::action>,
+                                   .rule = {Needs::current_copy, "change job", PassedOn::to_coordinator},
+                                   .role = Role::submit,
+                                   .judged = Judged::by_handler,
+                                   .audit = Audit::entry};
 
 }  // namespace dtrain::node

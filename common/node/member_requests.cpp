@@ -8,6 +8,7 @@
 #include "common/node/forming.h"
 #include "common/node/recovery.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 namespace {
@@ -175,5 +176,23 @@ void MemberRequests::drain(const Request& e, const wire::DrainRequest& q, const 
       host->id, host->name, q.reason, caller.user, q.on, std::chrono::milliseconds(q.deadline_ms), callers_.asker(caller)};
   commands_.pend(commands_.add(cluster::CommandType::drain_host, command), e, wire::MessageType::drain, caller);
 }
+
+// ---------------------------------------------------------------- rows
+
+constexpr Rule kChangeMembers{Needs::nothing, "change who belongs to the cluster"};
+
+constinit const Verb verbs::leave{
+    .serve = serve<&MemberRequests::leave>, .rule = kChangeMembers, .role = Role::operate, .audit = Audit::event};
+constinit const Verb verbs::form{
+    .serve = serve<&MemberRequests::form>, .rule = kChangeMembers, .role = Role::operate, .audit = Audit::event};
+constinit const Verb verbs::recover_quorum{.serve = serve<&MemberRequests::recover_quorum>,
+                                           .rule = {Needs::nothing, "recover the quorum"},
+                                           .role = Role::operate,
+                                           .audit = Audit::event};
+constinit const Verb verbs::drain{.serve = serve<&MemberRequests::drain>,
+                                  .rule = {Needs::current_copy, "drain or undrain host", PassedOn::to_coordinator},
+                                  .role = Role::operate,
+                                  .judged = Judged::by_handler,
+                                  .audit = Audit::entry};
 
 }  // namespace dtrain::node

@@ -2,6 +2,7 @@
 
 #include "common/base/limits.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 
@@ -40,5 +41,12 @@ bool PackageRequests::refuse(const Request& e, const Caller& caller, const std::
                "let dtrainctl upload it: name its directory, and submit again"});
   return true;
 }
+
+// ---------------------------------------------------------------- rows
+
+// A package is stored where it was submitted, and spreads from there.
+constinit const Verb verbs::put_blob{
+    .serve = serve<&PackageRequests::put>, .rule = {Needs::copy, "submit job"}, .role = Role::submit, .audit = Audit::event};
+constinit const Verb verbs::get_blob{.serve = serve<&PackageRequests::get>, .rule = kPackages};
 
 }  // namespace dtrain::node

@@ -6,6 +6,7 @@
 #include "common/node/host_capacities.h"
 #include "common/node/package_rights.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 namespace {
@@ -439,5 +440,9 @@ void Packages::closed(ConnectionId connection) {
     s.over = s.over || s.waiting.empty();  // a voter that fetches it may go on
   }
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::keep_blob{.serve = serve<&Packages::keep>, .rule = kPackages};
 
 }  // namespace dtrain::node

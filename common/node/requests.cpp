@@ -33,7 +33,7 @@ void Requests::handle(const Request& e) {
   if (caller == nullptr) return;  // closed in the same turn
   const auto message = wire::decode<wire::Message>(e.body);
   if (!message) return refuse(e, message.error());
-  static constexpr Verb kUnknown{wire::MessageType::none, nullptr};
+  static constexpr Verb kUnknown{nullptr};
   const Verb* verb = verb_of(message->type);
   const Asked asked{e, *message, *caller, verb == nullptr ? kUnknown : *verb};
   if (caller->inside && !asked.verb.from_task)

@@ -5,6 +5,7 @@
 #include "common/job/framework.h"
 #include "common/node/cluster_members.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 
 namespace dtrain::node {
 
@@ -119,5 +120,20 @@ void StreamRequests::cancel(const Request& e, const wire::CancelRequest& q) {
   host_logs_.cancel(e.connection, q.request_to_end);
   relays_.cancel(e.connection, q.request_to_end);
 }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::watch{.serve = serve<&StreamRequests::watch>, .rule = kShowJobs};
+constinit const Verb verbs::query_events{.serve = serve_by_job<&StreamRequests::events, kOneJob>,
+                                         .rule = {Needs::no_old_copy, "show events"}};
+constinit const Verb verbs::logs{.serve = serve<&StreamRequests::logs>, .rule = {Needs::current_copy, "read logs", PassedOn::to_host}};
+constinit const Verb verbs::exec{.serve = serve<&StreamRequests::exec>,
+                                 .rule = {Needs::current_copy, "run a command in a task", PassedOn::to_host},
+                                 .audit = Audit::event};
+constinit const Verb verbs::launch{.serve = serve<&StreamRequests::launch>,
+                                   .rule = {Needs::current_copy, "launch a program in a task", PassedOn::to_host},
+                                   .audit = Audit::event,
+                                   .from_task = true};
+constinit const Verb verbs::cancel_request{.serve = serve<&StreamRequests::cancel>, .rule = kOtherHosts};
 
 }  // namespace dtrain::node

@@ -1,5 +1,6 @@
-// The verbs that clients and other agents may ask, one row for each (docs/adding.md). A row names the handler and says what this node must
-// have to answer, where the request goes otherwise, which role the caller needs, and how it is recorded. Requests does what it says.
+// The verbs that clients and other agents may ask, one row for each request in control.h's list of types (docs/adding.md). A row names the
+// handler and says what this node must have to answer, where the request goes otherwise, which role the caller needs, and how it is
+// recorded. Requests does what it says. A row stands beside its handler; a request without one does not link.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,6 @@ struct Rule {
 struct Asked;
 
 struct Verb {
-  wire::MessageType type;
   void (*serve)(Requests& front, const Asked& asked);  // decodes the payload, once, and calls the handler
   Rule rule = {};
   Role role = Role::view;  // the least that the caller needs
@@ -67,6 +67,15 @@ struct Asked {
   const Caller& caller;
   const Verb& verb;
 };
+
+// The rows, by the names of their types.
+namespace verbs {
+#define DTRAIN_ROW(name) extern const Verb name;
+#define DTRAIN_NO_ROW(name)
+DTRAIN_MESSAGE_TYPES(DTRAIN_NO_ROW, DTRAIN_ROW, DTRAIN_NO_ROW)
+#undef DTRAIN_ROW
+#undef DTRAIN_NO_ROW
+}  // namespace verbs
 
 // nullptr: Node knows no request of that type.
 const Verb* verb_of(wire::MessageType type);

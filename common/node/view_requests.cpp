@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/node/cluster_views.h"
 #include "common/node/reply.h"
+#include "common/node/serve.h"
 #include "common/node/views.h"
 
 namespace dtrain::node {
@@ -84,5 +85,16 @@ void ViewRequests::nodes(const Request& e, const wire::NodeName& q) {
 void ViewRequests::version(const Request& e) { reply(c_, e, MessageType::version, wire::VersionReply{c_.options.version, c_.facts.name}); }
 
 void ViewRequests::manifests(const Request& e) { reply(c_, e, MessageType::manifests, c_.options.manifests); }
+
+// ---------------------------------------------------------------- rows
+
+constinit const Verb verbs::query_jobs{.serve = serve<&ViewRequests::jobs>, .rule = kShowJobs};
+constinit const Verb verbs::query_tasks{.serve = serve<&ViewRequests::tasks>, .rule = kShowJobs};
+constinit const Verb verbs::describe_job{.serve = serve<&ViewRequests::describe>, .rule = kShowJobs};
+constinit const Verb verbs::query_task_specs{.serve = serve<&ViewRequests::task_specs>, .rule = kShowJobs};
+constinit const Verb verbs::query_status{.serve = serve_by_job<&ViewRequests::status, kOneJob>};
+constinit const Verb verbs::query_nodes{.serve = serve<&ViewRequests::nodes>};
+constinit const Verb verbs::query_version{.serve = serve<&ViewRequests::version>};
+constinit const Verb verbs::query_manifests{.serve = serve<&ViewRequests::manifests>};
 
 }  // namespace dtrain::node

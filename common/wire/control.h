@@ -22,69 +22,75 @@ namespace dtrain::wire {
 
 inline constexpr std::uint32_t kControlFormat = 1;
 
-// A message is read as a table; the fields of most fit into one line.
+// Every type of message, in the order of the numbers that are sent: a new one comes last, so that none ever changes. REPLY is an answer;
+// REQUEST has a row beside its handler, which says who may ask it and where (common/node/verbs.h); BY_AGENT is a request that the agent
+// answers or takes itself, whose client is on its own host.
 // clang-format off
-enum class MessageType : unsigned char {
-  none,
-  // replies
-  error,            // ErrorReply
-  ok,               // Empty
-  submitted,        // SubmitReply
-  jobs,             // JobsReply
-  tasks,            // TasksReply
-  description,      // JobDescription
-  nodes,            // NodesReply
-  status,           // StatusView
-  events,           // EventsReply
-  task_specs,       // TaskSpecsReply
-  checkpoints,      // CheckpointsReply
-  update,           // JobUpdate
-  log_chunk,        // LogChunk
-  exec_output,      // ExecOutput
-  blob,             // BlobReply
-  version,          // VersionReply
-  // requests
-  submit,           // SubmitRequest
-  query_jobs,       // JobsRequest        -> jobs
-  query_tasks,      // JobName            -> tasks
-  describe_job,     // JobName            -> description
-  query_nodes,      // NodeName           -> nodes
-  query_status,     // JobName            -> status, or description where a job is named
-  query_events,     // EventsRequest      -> events ... (last = false while following)
-  query_task_specs, // TaskSpecsRequest   -> task_specs
-  plan,             // SubmitRequest      -> task_specs (starts nothing)
-  action,           // ActionRequest      -> ok | submitted (rerun)
-  watch,            // WatchRequest       -> update ... until the condition holds or the client goes
-  logs,             // LogsRequest        -> log_chunk ...
-  exec,             // ExecRequest        -> exec_output ...
-  exec_input,       // ExecInput          (no reply; names the exec's request number)
-  query_checkpoints,// CheckpointsRequest -> checkpoints
-  has_blob,         // BlobRequest        -> blob
-  put_blob,         // PutBlobRequest     -> blob after the last chunk; ok after each other
-  query_version,    // Empty              -> version
-  cancel_request,   // CancelRequest      (no reply: ends a watch, log, or events stream)
-  leave,            // LeaveRequest       -> ok, once it is durable
-  form,             // FormRequest        -> ok
-  drain,            // DrainRequest       -> ok
-  recover_quorum,   // RecoverRequest     -> recovery
-  recovery,         // RecoveryView (a reply)
-  // ---- between agents only (docs/packages.md)
-  get_blob,         // GetBlobRequest     -> blob_chunk ...
-  blob_chunk,       // BlobChunk (a reply)
-  keep_blob,        // KeepBlobRequest    -> blob, once it is on the disk there
-  // ---- between agents only (docs/checkpoints.md)
-  ask_checkpoint,   // CheckpointQuestion -> checkpoint_answer
-  checkpoint_answer,// CheckpointAnswer (a reply)
-  get_checkpoint,   // GetCheckpointRequest -> checkpoint_files, blob_chunk ...
-  checkpoint_files, // CheckpointFiles (a reply)
-  // ---- from clients, and between agents
-  query_doctor,     // Empty              -> doctor
-  doctor,           // DoctorReply (a reply)
-  query_manifests,  // Empty              -> manifests
-  manifests,        // ManifestSettings (a reply)
-  launch,           // ExecRequest        -> exec_output ... (only from inside a task, in its own job: docs/launching.md)
-};
-constexpr MessageType enum_last(MessageType) { return MessageType::launch; }
+#define DTRAIN_MESSAGE_TYPES(REPLY, REQUEST, BY_AGENT)                                                                \
+  /* replies */                                                                                                       \
+  REPLY(error)                /* ErrorReply */                                                                        \
+  REPLY(ok)                   /* Empty */                                                                             \
+  REPLY(submitted)            /* SubmitReply */                                                                       \
+  REPLY(jobs)                 /* JobsReply */                                                                         \
+  REPLY(tasks)                /* TasksReply */                                                                        \
+  REPLY(description)          /* JobDescription */                                                                    \
+  REPLY(nodes)                /* NodesReply */                                                                        \
+  REPLY(status)               /* StatusView */                                                                        \
+  REPLY(events)               /* EventsReply */                                                                       \
+  REPLY(task_specs)           /* TaskSpecsReply */                                                                    \
+  REPLY(checkpoints)          /* CheckpointsReply */                                                                  \
+  REPLY(update)               /* JobUpdate */                                                                         \
+  REPLY(log_chunk)            /* LogChunk */                                                                          \
+  REPLY(exec_output)          /* ExecOutput */                                                                        \
+  REPLY(blob)                 /* BlobReply */                                                                         \
+  REPLY(version)              /* VersionReply */                                                                      \
+  /* requests */                                                                                                      \
+  REQUEST(submit)             /* SubmitRequest      -> submitted */                                                   \
+  REQUEST(query_jobs)         /* JobsRequest        -> jobs */                                                        \
+  REQUEST(query_tasks)        /* JobName            -> tasks */                                                       \
+  REQUEST(describe_job)       /* JobName            -> description */                                                 \
+  REQUEST(query_nodes)        /* NodeName           -> nodes */                                                       \
+  REQUEST(query_status)       /* JobName            -> status, or description where a job is named */                 \
+  REQUEST(query_events)       /* EventsRequest      -> events ... (last = false while following) */                   \
+  REQUEST(query_task_specs)   /* TaskSpecsRequest   -> task_specs */                                                  \
+  REQUEST(plan)               /* SubmitRequest      -> task_specs (starts nothing) */                                 \
+  REQUEST(action)             /* ActionRequest      -> ok | submitted (rerun) */                                      \
+  REQUEST(watch)              /* WatchRequest       -> update ... until the condition holds or the client goes */     \
+  REQUEST(logs)               /* LogsRequest        -> log_chunk ... */                                               \
+  REQUEST(exec)               /* ExecRequest        -> exec_output ... */                                             \
+  BY_AGENT(exec_input)        /* ExecInput          (no reply; names the exec's request number) */                    \
+  REQUEST(query_checkpoints)  /* CheckpointsRequest -> checkpoints */                                                 \
+  BY_AGENT(has_blob)          /* BlobRequest        -> blob */                                                        \
+  REQUEST(put_blob)           /* PutBlobRequest     -> blob after the last chunk; ok after each other */              \
+  REQUEST(query_version)      /* Empty              -> version */                                                     \
+  REQUEST(cancel_request)     /* CancelRequest      (no reply: ends a watch, log, or events stream) */                \
+  REQUEST(leave)              /* LeaveRequest       -> ok, once it is durable */                                      \
+  REQUEST(form)               /* FormRequest        -> ok */                                                          \
+  REQUEST(drain)              /* DrainRequest       -> ok */                                                          \
+  REQUEST(recover_quorum)     /* RecoverRequest     -> recovery */                                                    \
+  REPLY(recovery)             /* RecoveryView */                                                                      \
+  /* between agents only (docs/packages.md) */                                                                        \
+  REQUEST(get_blob)           /* GetBlobRequest     -> blob_chunk ... */                                              \
+  REPLY(blob_chunk)           /* BlobChunk */                                                                         \
+  REQUEST(keep_blob)          /* KeepBlobRequest    -> blob, once it is on the disk there */                          \
+  /* between agents only (docs/checkpoints.md) */                                                                     \
+  REQUEST(ask_checkpoint)     /* CheckpointQuestion -> checkpoint_answer */                                           \
+  REPLY(checkpoint_answer)    /* CheckpointAnswer */                                                                  \
+  REQUEST(get_checkpoint)     /* GetCheckpointRequest -> checkpoint_files, blob_chunk ... */                          \
+  REPLY(checkpoint_files)     /* CheckpointFiles */                                                                   \
+  /* from clients, and between agents */                                                                              \
+  REQUEST(query_doctor)       /* Empty              -> doctor */                                                      \
+  REPLY(doctor)               /* DoctorReply */                                                                       \
+  REQUEST(query_manifests)    /* Empty              -> manifests */                                                   \
+  REPLY(manifests)            /* ManifestSettings */                                                                  \
+  REQUEST(launch)             /* ExecRequest        -> exec_output ... (only from inside a task, in its own job: docs/launching.md) */
+
+#define DTRAIN_NUMBERED(name) name,
+enum class MessageType : unsigned char { none, DTRAIN_MESSAGE_TYPES(DTRAIN_NUMBERED, DTRAIN_NUMBERED, DTRAIN_NUMBERED) };
+#undef DTRAIN_NUMBERED
+#define DTRAIN_COUNTED(name) +1
+constexpr MessageType enum_last(MessageType) { return MessageType{DTRAIN_MESSAGE_TYPES(DTRAIN_COUNTED, DTRAIN_COUNTED, DTRAIN_COUNTED)}; }
+#undef DTRAIN_COUNTED
 
 struct Message {
   std::uint32_t format = kControlFormat;
