@@ -24,9 +24,7 @@ wire::LogsRequest LogResume::request() {
   return again;
 }
 
-std::string source_of(const wire::LogChunk& chunk) {
-  return chunk.rank == 0 ? chunk.task : chunk.task + "." + std::to_string(chunk.rank - 1);
-}
+std::string source_of(const wire::LogChunk& chunk) { return text_of_rank(chunk.task, chunk.rank); }
 
 std::string_view LogResume::fresh(const wire::LogChunk& chunk) {
   std::string_view bytes = chunk.bytes;

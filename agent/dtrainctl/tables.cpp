@@ -89,10 +89,10 @@ std::string pids_text(const wire::TaskView& task) {
 }
 
 std::string fault_text(const wire::FaultView& fault) {
-  const std::string rank = fault.rank > 0 ? "." + std::to_string(fault.rank - 1) : "";  // as in front of its lines in the log
   const std::string cause = fault.error.empty() ? fault.cause : fault.error + " (" + fault.cause + ")";
-  std::string out = field("First fault", fault.task + rank + " on " + fault.node + " at " + fault.time + ": " + cause + " (generation " +
-                                             std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
+  std::string out =
+      field("First fault", text_of_rank(fault.task, fault.rank) + " on " + fault.node + " at " + fault.time + ": " + cause +
+                               " (generation " + std::to_string(fault.generation) + ", attempt " + std::to_string(fault.attempt) + ")");
   std::size_t start = 0;
   const std::string& tail = fault.stack.empty() ? fault.stderr_tail : fault.stack;
   while (start < tail.size()) {

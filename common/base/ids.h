@@ -25,6 +25,11 @@ struct TaskId {
   }
 };
 
+// "worker-1.0": a rank of a task. As in messages, 1 is the first. 0: the task as a whole, "worker-1".
+inline std::string text_of_rank(const std::string& task, std::uint32_t rank) {
+  return rank == 0 ? task : task + "." + std::to_string(rank - 1);
+}
+
 // One task of one generation on one host: one shim.
 struct AssignmentId {
   JobId job = 0;

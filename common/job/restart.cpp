@@ -64,9 +64,6 @@ std::string describe(const Exit& exit) {
 
 std::uint32_t failed_rank(const Exit& exit) { return exit.recorded ? exit.recorded->rank : exit.rank; }
 
-std::string who_failed(const TaskId& task, const Exit& exit) {
-  const std::uint32_t rank = failed_rank(exit);
-  return rank > 0 ? task.text() + "." + std::to_string(rank - 1) : task.text();
-}
+std::string who_failed(const TaskId& task, const Exit& exit) { return text_of_rank(task.text(), failed_rank(exit)); }
 
 }  // namespace dtrain::job
