@@ -17,6 +17,10 @@ std::string shown_state(const wire::TaskView& task, const wire::JobView& job) {
   return task.state == "Failed" && !is_final_state(job.state) ? "Died" : task.state;
 }
 
+std::string restored_text(const wire::RestoredView& restored) {
+  return "restored step " + std::to_string(restored.step) + " from " + restored.path;
+}
+
 }  // namespace
 
 std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars) {
@@ -34,6 +38,7 @@ std::vector<std::string> progress_block(const wire::JobUpdate& update, const Lay
   const auto add = [&](const std::string& text) {
     lines.push_back(layout.columns != 0 ? cut(printable(text), layout.columns) : printable(text));
   };
+  if (update.restored) add(restored_text(*update.restored));
   if (!update.waiting_for.empty()) add("waits: " + update.waiting_for);
   for (std::size_t i = 0; i < std::min(bars.size(), kBlockTasks); ++i) add(bars[i]);
 
@@ -67,7 +72,10 @@ std::vector<std::string> PlainProgress::changes(const wire::JobUpdate& update) {
     lines.push_back("job " + job.name + ": " + job.state +
                     (job.generation != 0 ? " (generation " + std::to_string(job.generation) + ")" : "") +
                     (job.reason.empty() ? "" : ": " + job.reason));
-    if (job.generation != generation_) tasks_.clear();
+    if (job.generation != generation_) {
+      tasks_.clear();
+      if (update.restored) lines.push_back("job " + job.name + ": " + restored_text(*update.restored));
+    }
     state_ = job.state;
     generation_ = job.generation;
   }

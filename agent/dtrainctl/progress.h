@@ -16,11 +16,11 @@ inline constexpr std::size_t kBlockTasks = 12;  // tasks shown one by one in the
 
 bool is_final_state(std::string_view job_state);
 
-// The block's lines, none wider than the layout: the job, what it waits for, its tasks' progress bars, then the tasks
+// The block's lines, none wider than the layout: the job, what it restored, what it waits for, its tasks' progress bars, then the tasks
 // with their STATUS.
 std::vector<std::string> progress_block(const wire::JobUpdate& update, const Layout& layout, const std::vector<std::string>& bars = {});
 
-// Lists what changed since the previous update: job state, generation, restarts, task states, STATUS lines.
+// Lists what changed since the previous update: job state, generation and what it restored, restarts, task states, STATUS lines.
 class PlainProgress {
  public:
   std::vector<std::string> changes(const wire::JobUpdate& update);

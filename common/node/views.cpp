@@ -199,6 +199,11 @@ wire::JobView job_view(const Context& c, const JobRecord& job) {
   return v;
 }
 
+std::optional<wire::RestoredView> restored_view(const JobRecord& job) {
+  if (!job.restored) return std::nullopt;
+  return wire::RestoredView{job.restored->path, job.restored->step};
+}
+
 std::vector<wire::TaskView> task_views(const Context& c, const JobRecord& job) {
   std::vector<wire::TaskView> views;
   const auto ranks = ranks_in(job);
@@ -336,7 +341,7 @@ wire::JobDescription description(const Context& c, const JobRecord& job, std::st
   for (const auto& condition : job.conditions)
     d.conditions.push_back({condition.type == cluster::JobState::pending ? "Created" : title(to_string(condition.type)), condition.status,
                             to_rfc3339(condition.at), condition.reason, seconds_between(condition.at, c.now.wall)});
-  if (job.restored) d.restored = wire::RestoredView{job.restored->path, job.restored->step};
+  d.restored = restored_view(job);
   if (const auto& f = job.first_fault)
     d.first_fault = wire::FaultView{f->task.text(),
                                     host_name(c, f->node),

@@ -1,6 +1,7 @@
 // What people are shown, built from the ledger and this host's facts. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace dtrain::node {
 
 wire::JobView job_view(const Context& c, const cluster::JobRecord& job);
 std::vector<wire::TaskView> task_views(const Context& c, const cluster::JobRecord& job);
+std::optional<wire::RestoredView> restored_view(const cluster::JobRecord& job);  // with what its generation began
 wire::EventView event_view(const cluster::LedgerEvent& e);
 // What the job waits for: `coordinator` where this node coordinates, else what the ledger and this host say; "": it
 // does not wait.

@@ -232,9 +232,10 @@ struct JobUpdate {
   bool gone = false;
   std::vector<std::string> passed;   // every state reached in this run, in order of first reaching
   std::string waiting_for;           // as in JobDescription
+  std::optional<RestoredView> restored;
   template <class V> void fields(V& v) {
     v("job", job); v("tasks", tasks); v("events", events); v("final", final); v("gone", gone); v("passed", passed);
-    v("waiting_for", waiting_for);
+    v("waiting_for", waiting_for); v("restored", restored);
   }
 };
 

@@ -102,6 +102,16 @@ class Recovery(SystemTest):
         self.assertLess(types.index("job.recovering"), types.index("checkpoint.restored"))
         self.assertEqual(types.count("checkpoint.restored"), 1)
 
+    def test_run_says_what_it_goes_on_from(self):
+        self.submit_training()
+        self.generation(1)
+        newest = self.checkpoint(200)
+        self.agent.do("delete", "a", "--force")
+        done = self.agent.ctl("run", self.job_file("b", {"worker": {"replicas": 1, "command": ["true"]}}, framework="tensorflow",
+                                                   checkpoint={"dir": self.checkpoints}))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("job b: restored step 200 from " + newest, done.stderr.splitlines())
+
     def test_chief_killed(self):
         self.submit_training()
         self.generation(1)

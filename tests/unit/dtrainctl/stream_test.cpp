@@ -471,6 +471,22 @@ TEST(Progress, PlainSaysOnlyWhatChanged) {
   EXPECT_EQ(plain.changes(u), (std::vector<std::string>{"worker-0: goes on"}));
 }
 
+TEST(Progress, EachGenerationSaysWhatItRestored) {
+  PlainProgress plain;
+  wire::JobUpdate u = update("Running", {});
+  u.restored = wire::RestoredView{"/ckpt/step-200", 200};
+  EXPECT_EQ(plain.changes(u),
+            (std::vector<std::string>{"job digits: Running (generation 1)", "job digits: restored step 200 from /ckpt/step-200"}));
+  EXPECT_TRUE(plain.changes(u).empty());
+  EXPECT_EQ(progress_block(u, {})[1], "restored step 200 from /ckpt/step-200");
+  u.job.generation = 2;
+  u.restored->step = 300;
+  EXPECT_EQ(plain.changes(u).back(), "job digits: restored step 300 from /ckpt/step-200");
+  u.job.generation = 3;
+  u.restored.reset();
+  EXPECT_EQ(plain.changes(u), std::vector<std::string>{"job digits: Running (generation 3)"});
+}
+
 TEST(Progress, ATaskThatComesAgainHasDiedAndNotFailed) {
   PlainProgress plain;
   wire::JobUpdate u = update("Recovering", {});
