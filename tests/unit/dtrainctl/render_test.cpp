@@ -4,7 +4,6 @@
 
 #include <sstream>
 
-#include "agent/dtrainctl/progress.h"
 #include "agent/dtrainctl/tables.h"
 
 namespace dtrain::ctl {
@@ -108,27 +107,6 @@ TEST(Render, ProcessesOfRanksAndWhatStandsStill) {
   EXPECT_TRUE(row().ends_with("rank 2 was stopped; step 3")) << row();
   task.state = "Backoff";
   EXPECT_TRUE(row().ends_with(" step 3")) << row();
-}
-
-// Where the screen cannot be redrawn: tasks that wait for the same pull are not all named again.
-TEST(Progress, WhatTasksWaitForIsSaidOnceAndAnew) {
-  PlainProgress plain;
-  wire::JobUpdate u;
-  u.job.state = "Pending";
-  for (const char* name : {"worker-0", "worker-1"}) {
-    u.tasks.emplace_back();
-    u.tasks.back().task = name;
-    u.tasks.back().state = "Fetching";
-  }
-  EXPECT_EQ(plain.changes(u).size(), 3u);
-  const auto told = [&](const std::string& reason) {
-    for (wire::TaskView& task : u.tasks) task.reason = reason;
-    return plain.changes(u);
-  };
-  EXPECT_EQ(told("1 MiB"), std::vector<std::string>{"worker-0: 1 MiB"});
-  EXPECT_TRUE(told("1 MiB").empty());
-  EXPECT_EQ(told("2 MiB"), std::vector<std::string>{"worker-0: 2 MiB"});
-  EXPECT_TRUE(told("").empty());
 }
 
 }  // namespace dtrain::ctl
