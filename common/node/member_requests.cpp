@@ -179,7 +179,9 @@ void MemberRequests::drain(const Request& e, const wire::DrainRequest& q, const 
 
 // ---------------------------------------------------------------- rows
 
+namespace {
 constexpr Rule kChangeMembers{Needs::nothing, "change who belongs to the cluster"};
+}  // namespace
 
 constinit const Verb verbs::leave{
     .serve = serve<&MemberRequests::leave>, .rule = kChangeMembers, .role = Role::operate, .audit = Audit::event};

@@ -67,11 +67,12 @@ void serve(Requests& front, const Asked& asked) {
   if (front.answers_now(asked, asked.verb.rule)) handle<Handler>(front, asked, payload_of<Payload<Handler>>(asked));
 }
 
-// For a payload that may name a job: where it does, `kOfJob` takes the place of the row's rule.
-template <auto Handler, const Rule& kOfJob>
+// For a payload that may name a job: where it does, the row's rule_of_job takes the place of its rule.
+template <auto Handler>
 void serve_by_job(Requests& front, const Asked& asked) {
   const auto payload = payload_of<Payload<Handler>>(asked);
-  if (front.answers_now(asked, payload && !payload->job.empty() ? kOfJob : asked.verb.rule)) handle<Handler>(front, asked, payload);
+  if (front.answers_now(asked, payload && !payload->job.empty() ? *asked.verb.rule_of_job : asked.verb.rule))
+    handle<Handler>(front, asked, payload);
 }
 
 }  // namespace dtrain::node

@@ -53,7 +53,8 @@ bool Streams::push(const Key& key, Watch& w) {
     update.tasks = task_views(c_, *job);
     update.final = is_over(*job);
     update.waiting_for = waiting_for(c_, *job, coordinator_.waiting_for(w.job));
-    update.restored = restored_view(*job);
+    // Until the next generation begins, what the last one restored says nothing.
+    if (!job->needs_generation && job->state != cluster::JobState::suspended) update.restored = restored_view(*job);
     for (const auto s : job->passed) update.passed.push_back(title(to_string(s)));
   }
   const auto& events = c_.ledger.events();

@@ -57,7 +57,8 @@ struct Verb {
   Role role = Role::view;  // the least that the caller needs
   Judged judged = Judged::by_row;
   Audit audit = Audit::none;
-  bool from_task = false;  // a task's own processes may ask it, and nothing else
+  bool from_task = false;             // a task's own processes may ask it, and nothing else
+  const Rule* rule_of_job = nullptr;  // takes the place of `rule` where the payload names a job (serve_by_job)
 };
 
 // One request on its way to its handler.

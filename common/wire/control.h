@@ -23,8 +23,8 @@ namespace dtrain::wire {
 inline constexpr std::uint32_t kControlFormat = 1;
 
 // Every type of message, in the order of the numbers that are sent: a new one comes last, so that none ever changes. REPLY is an answer;
-// REQUEST has a row beside its handler, which says who may ask it and where (common/node/verbs.h); BY_AGENT is a request that the agent
-// answers or takes itself, whose client is on its own host.
+// REQUEST has a row beside its handler, which says who may ask it and where (common/node/verbs.h); BY_AGENT is a request that dtraind's
+// connections take before it reaches Node (agent/dtraind/control.cpp).
 // clang-format off
 #define DTRAIN_MESSAGE_TYPES(REPLY, REQUEST, BY_AGENT)                                                                \
   /* replies */                                                                                                       \

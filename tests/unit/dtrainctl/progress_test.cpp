@@ -60,8 +60,8 @@ TEST(Progress, EachGenerationSaysWhatItRestored) {
   EXPECT_TRUE(plain.changes(u).empty());
   EXPECT_EQ(progress_block(u, {})[1], "restored step 200 from /ckpt/step-200");
   u.job.generation = 2;
-  u.restored->step = 300;
-  EXPECT_EQ(plain.changes(u).back(), "job digits: restored step 300 from /ckpt/step-200");
+  u.restored = wire::RestoredView{"/ckpt/step-300", 300};
+  EXPECT_EQ(plain.changes(u).back(), "job digits: restored step 300 from /ckpt/step-300");
   u.job.generation = 3;
   u.restored.reset();
   EXPECT_EQ(plain.changes(u), std::vector<std::string>{"job digits: Running (generation 3)"});

@@ -99,6 +99,29 @@ TEST_F(CheckpointsTest, FromASharedDirectoryItGoesOnElsewhereWhenAHostIsLost) {
   EXPECT_TRUE(sent.empty()) << "it is there";
 }
 
+// What `run` shows. While a job waited for its next generation, it said what the last one had restored.
+TEST_F(CheckpointsTest, WhoWatchesIsToldWhatTheGenerationThatRunsRestored) {
+  shared = true;
+  ASSERT_NO_FATAL_FAILURE(submit());
+  const auto restored = [&]() -> std::int64_t {
+    wire::WatchRequest query;
+    query.job = "j";
+    const auto update = up().ask<wire::JobUpdate>(MessageType::watch, query);
+    return update && update->restored ? update->restored->step : -1;
+  };
+  write(*ps, checkpoint(100, 7));
+  EXPECT_EQ(restored(), -1) << "it began without one";
+  lose(*ps);
+  run_for(40s);
+  EXPECT_EQ(restored(), 100);
+  wire::ActionRequest restart;
+  restart.action = wire::Action::restart;
+  restart.job = "j";
+  (void)houses[0]->ask<wire::Empty>(MessageType::action, restart, 1000);
+  run_for(1s);
+  EXPECT_EQ(restored(), -1) << described().job.state;
+}
+
 TEST_F(CheckpointsTest, AHostThatLacksItIsGivenACopyBeforeItsTaskBegins) {
   ASSERT_NO_FATAL_FAILURE(submit());
   write(*other, checkpoint(100, 7));  // the worker's host has it
