@@ -14,7 +14,7 @@ namespace {
 
 using transfer::CheckpointInfo;
 
-// One read(). Measured with 16 KiB to 4 MiB: the checksum of what fills the second-level cache (2 MiB here) takes twice as long.
+// One read(). Measured with 16 KiB to 4 MiB (docs/benchmarks.md): the checksum of what fills a second-level cache takes twice as long.
 constexpr std::size_t kVerifyReadBytes = 512 << 10;
 constexpr std::size_t kReadAlignment = 4096;   // to an address in the middle of a page the kernel copies at half the speed
 constexpr std::uint64_t kPartCost = 16 << 10;  // share of a budget for each file or tensor besides its bytes
