@@ -64,15 +64,15 @@ void handle(Requests& front, const Asked& asked, const Result<Payload<Handler>>&
 
 template <auto Handler>
 void serve(Requests& front, const Asked& asked) {
+  if constexpr (requires(const Payload<Handler>& payload) { payload.job.empty(); }) {
+    if (asked.verb.rule_of_job != nullptr) {  // which of the two rules holds is known only from the payload
+      const auto payload = payload_of<Payload<Handler>>(asked);
+      const bool of_job = payload && !payload->job.empty();
+      if (front.answers_now(asked, of_job ? *asked.verb.rule_of_job : asked.verb.rule)) handle<Handler>(front, asked, payload);
+      return;
+    }
+  }
   if (front.answers_now(asked, asked.verb.rule)) handle<Handler>(front, asked, payload_of<Payload<Handler>>(asked));
-}
-
-// For a payload that may name a job: where it does, the row's rule_of_job takes the place of its rule.
-template <auto Handler>
-void serve_by_job(Requests& front, const Asked& asked) {
-  const auto payload = payload_of<Payload<Handler>>(asked);
-  if (front.answers_now(asked, payload && !payload->job.empty() ? *asked.verb.rule_of_job : asked.verb.rule))
-    handle<Handler>(front, asked, payload);
 }
 
 }  // namespace dtrain::node

@@ -125,7 +125,7 @@ void StreamRequests::cancel(const Request& e, const wire::CancelRequest& q) {
 
 constinit const Verb verbs::watch{.serve = serve<&StreamRequests::watch>, .rule = kShowJobs};
 constinit const Verb verbs::query_events{
-    .serve = serve_by_job<&StreamRequests::events>, .rule = {Needs::no_old_copy, "show events"}, .rule_of_job = &kOneJob};
+    .serve = serve<&StreamRequests::events>, .rule = {Needs::no_old_copy, "show events"}, .rule_of_job = &kOneJob};
 constinit const Verb verbs::logs{.serve = serve<&StreamRequests::logs>, .rule = {Needs::current_copy, "read logs", PassedOn::to_host}};
 constinit const Verb verbs::exec{.serve = serve<&StreamRequests::exec>,
                                  .rule = {Needs::current_copy, "run a command in a task", PassedOn::to_host},

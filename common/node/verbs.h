@@ -58,7 +58,7 @@ struct Verb {
   Judged judged = Judged::by_row;
   Audit audit = Audit::none;
   bool from_task = false;             // a task's own processes may ask it, and nothing else
-  const Rule* rule_of_job = nullptr;  // takes the place of `rule` where the payload names a job (serve_by_job)
+  const Rule* rule_of_job = nullptr;  // takes the place of `rule` where the payload names a job
 };
 
 // One request on its way to its handler.

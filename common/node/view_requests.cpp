@@ -92,7 +92,7 @@ constinit const Verb verbs::query_jobs{.serve = serve<&ViewRequests::jobs>, .rul
 constinit const Verb verbs::query_tasks{.serve = serve<&ViewRequests::tasks>, .rule = kShowJobs};
 constinit const Verb verbs::describe_job{.serve = serve<&ViewRequests::describe>, .rule = kShowJobs};
 constinit const Verb verbs::query_task_specs{.serve = serve<&ViewRequests::task_specs>, .rule = kShowJobs};
-constinit const Verb verbs::query_status{.serve = serve_by_job<&ViewRequests::status>, .rule_of_job = &kOneJob};
+constinit const Verb verbs::query_status{.serve = serve<&ViewRequests::status>, .rule_of_job = &kOneJob};
 constinit const Verb verbs::query_nodes{.serve = serve<&ViewRequests::nodes>};
 constinit const Verb verbs::query_version{.serve = serve<&ViewRequests::version>};
 constinit const Verb verbs::query_manifests{.serve = serve<&ViewRequests::manifests>};

@@ -123,6 +123,17 @@ class Remote(SystemTest):
         self.allowed(ANNE, "delete", "hers")
         self.assertEqual(self.agent.ask("jobs"), [])
 
+    def test_zeromq_is_loaded_for_other_machines_alone(self):
+        linked = subprocess.run(["ldd", os.path.join(BIN, "dtraind")], capture_output=True, text=True, check=True).stdout
+        library = next(line.split(" => ")[1].split()[0] for line in linked.splitlines() if "libzmq" in line)
+        become_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+        without = ["unshare", *become_root, "--mount", "sh", "-c", 'mount --bind /dev/null "$0" && exec "$@"', library]
+        here = subprocess.run([*without, *self.agent.ctl_command("nodes")], capture_output=True, text=True)
+        self.assertEqual((here.returncode, here.stderr), (DONE, ""))
+        there = subprocess.run([*without, *self.command(ANNE, "nodes")], capture_output=True, text=True)
+        self.assertEqual((there.returncode, there.stdout), (1, ""))
+        self.assertRegex(there.stderr, r"^dtrainctl: could not go on: .*; install libzmq5, .*\n$")
+
     def test_a_package_from_afar(self):
         data = os.urandom(BIG)
         self.write("package/check.py", CHECK)

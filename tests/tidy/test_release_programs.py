@@ -1,6 +1,7 @@
-"""Programs that people run have no switch that breaks a rule: they link common/base/rules_kept.cpp, the simulator links
-tests/support/breaks_rules.cpp in its place, which holds a marker."""
+"""What the programs are linked of. Those that people run have no switch that breaks a rule: they link common/base/rules_kept.cpp, the
+simulator links tests/support/breaks_rules.cpp in its place, which holds a marker."""
 import os
+import subprocess
 import unittest
 
 BIN = os.environ["DTRAIN_BIN"]
@@ -18,6 +19,14 @@ class ReleasePrograms(unittest.TestCase):
 
     def test_the_simulator_can(self):
         self.assertTrue(self.breaks_rules("dtrain-sim"))
+
+    def test_what_people_start_loads_no_network(self):
+        """agent/dtrainctl/zmq_on_demand.cpp has all that is used of ZeroMQ: with one function less the linker takes the library."""
+        def needed(program):
+            return subprocess.run(["objdump", "-p", os.path.join(BIN, program)], capture_output=True, text=True, check=True).stdout
+        for program in ("dtrainctl", "dtrain-rsh"):
+            self.assertNotIn("libzmq", needed(program), program)
+        self.assertIn("libzmq", needed("dtraind"))
 
 
 if __name__ == "__main__":
