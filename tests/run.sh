@@ -36,7 +36,7 @@ skips=()     # what said itself that it cannot run on this machine
 times=()     # seconds and step, of each
 began=0      # when the step that is under way did, in SECONDS
 reports=$(mktemp -d)
-trap 'rm -rf "$reports"' EXIT
+trap 'end_idle_build; rm -rf "$reports"' EXIT
 
 begin() {
   echo "== $1"
@@ -133,6 +133,23 @@ build_and_run() {
   run_tests "$name" "$directory" -R "$regex"
 }
 
+# Tests of real programs wait much of their time. start_idle_build DIRECTORY PRESET REGEX begins a later build, on CPUs that nothing else
+# wants; end_idle_build ends it where it is, before the build itself goes on. What fails here fails there again, and is shown then.
+idle_build=
+start_idle_build() {
+  local directory=$1 preset=$2 regex=$3 programs
+  cmake --preset "$preset" >/dev/null 2>&1 || return 0
+  mapfile -t programs < <(targets "$directory" "$regex")
+  chrt --idle 0 ninja -C "$directory" -j 1 "${programs[@]}" >/dev/null 2>&1 &
+  idle_build=$!
+}
+end_idle_build() {
+  [ -n "$idle_build" ] || return 0
+  kill "$idle_build" 2>/dev/null || true  # ninja ends its compilers, and removes what they had begun
+  wait "$idle_build" || true
+  idle_build=
+}
+
 fuzz() {
   local source program
   for source in tests/fuzz/fuzz_*.cpp; do
@@ -157,6 +174,7 @@ release_tests() {
     build release build release && run_tests release build
     return
   fi
+  start_idle_build build-asan asan "$watched"
   build_and_run release build release "$optimized" programs || return 1
   step "every test runs in some build" no_test_left_out
 }
@@ -176,6 +194,7 @@ if release_tests; then
   for world in council formation lease; do simulate "$seeds" "$world"; done
 fi
 if [ "$mode" != quick ]; then
+  end_idle_build
   build_and_run asan build-asan asan "$watched" dtrain-shim || true
 fi
 if [ "$mode" = soak ]; then
