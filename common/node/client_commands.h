@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ class ClientCommands final : public Part {
 
   // Returns false if no further command can be taken now; an error was sent.
   bool room(const Request& e);
+  // See Proposals::add.
   template <class T>
-  MemberId add(cluster::CommandType type, const T& command) {
-    return proposals_.add(type, command);
+  MemberId add(cluster::CommandType type, const T& command, std::optional<std::uint32_t> needs = {}) {
+    return proposals_.add(type, command, needs);
   }
   // Remembers which client to answer when the command of that id is applied. `type`: the verb, whose row must say that it becomes an entry.
   void pend(const MemberId& id, const Request& e, wire::MessageType type, const Caller& caller, std::vector<std::string> warnings = {});

@@ -42,7 +42,7 @@ void JobRequests::submit(const Request& e, const wire::SubmitRequest& q, const C
   const std::uint32_t needs = std::max(wire::needed_version(command), wire::needed_version(*spec));
   if (const Status may = versions_.may_propose(needs, "could not submit job " + spec->name); !may) return reply_error(c_, e, may.error());
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
-  const MemberId id = commands_.add(cluster::CommandType::submit, command);
+  const MemberId id = commands_.add(cluster::CommandType::submit, command, needs);
   if (c_.options.broken_rule != "ack-after-commit") return commands_.pend(id, e, MessageType::submit, caller, place_warnings(c_, *spec));
   // For the simulator: answers before the disk has the entry.
   reply(c_, e, MessageType::submitted, wire::SubmitReply{spec->name, c_.replicated->raft().last_index() + 1, 0, false, {}});

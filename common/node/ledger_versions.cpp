@@ -47,10 +47,10 @@ void LedgerVersions::log_advanced() {
 std::string LedgerVersions::unfit() const {
   const auto& behind = c_.ledger.behind();
   const std::uint32_t needs = behind ? behind->needs : seen_;
-  const std::string known = "this host's dtrain knows version " + std::to_string(c_.ledger.knows) + " of the ledger, ";
   if (behind && needs == 0) return "this host's copy of the ledger stands still: " + behind->cause;
-  if (needs > c_.ledger.knows) return known + "which has version " + std::to_string(needs);
-  return "";
+  if (needs <= c_.ledger.knows) return "";
+  return "this host's dtrain knows version " + std::to_string(c_.ledger.knows) + " of the ledger, which has version " +
+         std::to_string(needs);
 }
 
 Status LedgerVersions::may_propose(std::uint32_t needs, const std::string& could_not) const {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,10 @@ class Proposals final : public Part {
  public:
   explicit Proposals(Context& context) : Part(Runs::with_log), c_(context) {}
 
-  // Returns the id that Ledger::apply will name.
+  // Returns the id that Ledger::apply will name. `needs`: the version of the ledger that the command needs, where the caller knows it.
   template <class T>
-  MemberId add(cluster::CommandType type, const T& body) {
-    return add_encoded(type, wire::encode(body), cluster::version_of(type, body).value_or(cluster::kFirstVersion));
+  MemberId add(cluster::CommandType type, const T& body, std::optional<std::uint32_t> needs = {}) {
+    return add_encoded(type, wire::encode(body), needs ? *needs : cluster::version_of(type, body).value_or(cluster::kFirstVersion));
   }
   std::size_t commands() const { return commands_.size(); }
   // An empty `seen` makes a report all the same. At most report_room() observations.

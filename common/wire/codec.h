@@ -161,12 +161,12 @@ struct FieldCounter {
 struct FieldWriter {
   Writer& w;
   template <class T>
-  void operator()(const char* name, const T& value) {
+  void operator()(std::string_view name, const T& value) {
     w.text(name);
     write_value(w, value);
   }
   template <class T>
-  void operator()(const char* name, const T& value, Since) {
+  void operator()(std::string_view name, const T& value, Since) {
     if (!is_empty(value)) (*this)(name, value);
   }
 };
@@ -301,11 +301,11 @@ struct FieldReader {
   std::vector<bool> found = std::vector<bool>(error.strict() ? map.size() : 0);
 
   template <class T>
-  void operator()(const char* name, T& out, Since) {
+  void operator()(std::string_view name, T& out, Since) {
     (*this)(name, out);
   }
   template <class T>
-  void operator()(const char* name, T& out) {
+  void operator()(std::string_view name, T& out) {
     if (error.failed()) return;
     const std::uint32_t i = map.find(name, hint);
     if (i == map.size()) return;
