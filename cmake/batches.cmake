@@ -4,7 +4,7 @@
 # again from another one; sources with a definition of their own, or with SKIP_UNITY_BUILD_INCLUSION, stay alone. For who changes a source
 # all day: cmake -DDTRAIN_BATCHES=OFF, which the preset debug has.
 option(DTRAIN_BATCHES "compile sources in batches: a whole build takes half the time, a changed source more" ON)
-set(batch_size 24)  # most in one: the programs take 212 s, in batches of 12 they take 327; the longest waits 27 s for whoever changes one of its sources
+set(batch_size 24)  # most in one: who changes one source waits for all of them, half a minute; the programs take 212 s, with 12 and dtrainctl at -O2 327
 function(dtrain_batches result name)
   if(NOT DTRAIN_BATCHES)
     set(${result} ${ARGN} PARENT_SCOPE)

@@ -9,7 +9,7 @@ if(DTRAIN_SANITIZE MATCHES "undefined")
   add_compile_options(-fno-sanitize=undefined)
   set(see_undefined -fsanitize=undefined)
 endif()
-set(batch_size 12)  # as few as a compiler with a sanitizer has memory for; those of the programs are larger (batches.cmake)
+set(batch_size 12)  # of tests; the programs' are larger (batches.cmake), which was not tried here
 # Test programs can break rules, the others cannot: common/base/broken_rule.h.
 add_library(breaks_rules OBJECT tests/support/breaks_rules.cpp)
 target_link_libraries(breaks_rules PUBLIC dtrain_base)
