@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -20,6 +21,7 @@
 #include "common/raft/log_entry.h"
 
 struct sqlite3;
+struct sqlite3_stmt;
 
 namespace dtrain::store {
 
@@ -93,12 +95,15 @@ class Store {
   Status write_task_records(const Transaction& transaction);
   Status write_formation(const std::string& record);
   tl::unexpected<Error> damaged(const std::string& what) const;
+  Status run_script(const char* sql);
   Status run(const char* sql);
+  sqlite3_stmt* prepared(const char* sql);
   Status in_transaction(const std::function<Status()>& body);
   Error error(const std::string& what) const;
 
   std::string path_;
   sqlite3* db_ = nullptr;
+  std::map<std::string_view, sqlite3_stmt*> prepared_;  // by its text, a literal; none is being stepped unless a Statement has it
 };
 
 }  // namespace dtrain::store
