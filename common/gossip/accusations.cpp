@@ -126,6 +126,18 @@ void Core::call_roll() {
     if (const Slot slot = table_.find(id); slot != kNone) probe(slot, Probe::Why::roll_call);
 }
 
+// If the probes of a roll call that have no answer yet may still show that this node is cut off: when the last of them will have failed.
+std::optional<Instant> Core::roll_call_decides() const {
+  std::uint32_t open = 0;
+  Instant ends = now_;
+  for (const auto& [sequence, probe] : probes_) {
+    if (probe.why != Probe::Why::roll_call) continue;
+    ++open;
+    ends = std::max(ends, timers_.at(Timers::of(Wait::probe_total, sequence)));
+  }
+  return open != 0 && without_quorum(open) ? std::optional(ends) : std::nullopt;
+}
+
 void Core::suspicion_ends(const MemberId& id) {
   const Slot slot = table_.find(id);
   if (slot == kNone) return;
@@ -156,6 +168,8 @@ void Core::suspicion_ends(const MemberId& id) {
     call_roll();
     return time_suspicion(id, found->second);
   }
+  // The roll call may be that of a later question; and on a node that runs late its probes may fail after a verdict that was due later.
+  if (const auto ends = roll_call_decides()) return timers_.set(Timers::of(Wait::suspicion, id), *ends);
   decide(slot, RumourKind::dead, member.incarnation, "suspected and not refuted");
 }
 
@@ -173,12 +187,13 @@ bool Core::many_suspected() const {
 }
 
 // Which side of a cut is this node on? Not on the larger one if no majority is left, nor if most of its own probes fail.
-bool Core::without_quorum() const {
+// `open`: how many more of those are taken to have failed.
+bool Core::without_quorum(std::uint32_t open) const {
   const std::uint64_t members = table_.in_service(), suspects = table_.count(State::suspect);
   if (suspects < options_.freeze_least) return false;
   if (many_suspected() && (members - suspects) * 2 <= members) return true;
-  const auto failures = static_cast<std::uint32_t>(std::popcount(recent_failures_));
-  return recent_probes_ >= kProbesJudged / 2 && failures * 2 > recent_probes_;
+  const std::uint32_t failures = static_cast<std::uint32_t>(std::popcount(recent_failures_)) + open, probes = recent_probes_ + open;
+  return probes >= kProbesJudged / 2 && failures * 2 > probes;
 }
 
 void Core::begin_freeze(std::string why) {
