@@ -1,5 +1,7 @@
 #include "common/cluster/command.h"
 
+#include <algorithm>
+
 #include "common/job/job_spec.h"
 
 namespace dtrain::cluster {
@@ -37,9 +39,13 @@ Result<std::uint32_t> version_needed(CommandType type, std::string_view body) {
   return fail(ErrorCode::damaged, "could not read a command: unknown type");
 }
 
-Result<std::uint32_t> version_of_spec(std::string_view encoded) {
-  const auto spec = wire::decode_strictly<job::JobSpec>(encoded);
-  return spec ? Result<std::uint32_t>(wire::needed_version(*spec)) : fail(spec.error());
+std::uint32_t version_of_submit(const SubmitJob& body, const job::JobSpec& spec) {
+  return std::max({wire::needed_version(body), since_version(CommandType::submit), wire::needed_version(spec)});
+}
+
+Result<std::uint32_t> version_of_submit(const SubmitJob& body) {
+  const auto spec = wire::decode_strictly<job::JobSpec>(body.spec);
+  return spec ? Result<std::uint32_t>(version_of_submit(body, *spec)) : fail(spec.error());
 }
 
 }  // namespace dtrain::cluster

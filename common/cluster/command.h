@@ -384,19 +384,16 @@ struct RaiseVersion {
 // The version that a command with this body needs. ErrorCode::damaged if this program cannot decode the body, because
 // it is malformed or of an unknown version. Such a command must not be proposed, because nobody could apply it.
 Result<std::uint32_t> version_needed(CommandType type, std::string_view body);
-// The version that a job needs; `spec`: as SubmitJob holds it. Errors as above.
-Result<std::uint32_t> version_of_spec(std::string_view spec);
+// The same of a submission, from the description of the job that it holds, decoded or not.
+std::uint32_t version_of_submit(const SubmitJob& body, const job::JobSpec& spec);
+Result<std::uint32_t> version_of_submit(const SubmitJob& body);
 
 // The same as version_needed(), without another look at the encoded body of a command that this program has made.
 template <class T>
 Result<std::uint32_t> version_of(CommandType type, const T& body) {
+  if constexpr (std::is_same_v<T, SubmitJob>) return version_of_submit(body);
   std::uint32_t version = std::max(wire::needed_version(body), since_version(type));
   if constexpr (std::is_same_v<T, RaiseVersion>) version = std::max(version, body.to);
-  if constexpr (std::is_same_v<T, SubmitJob>) {
-    const auto spec = version_of_spec(body.spec);
-    if (!spec) return spec;
-    version = std::max(version, *spec);
-  }
   return version;
 }
 

@@ -39,9 +39,7 @@ void JobRequests::submit(const Request& e, const wire::SubmitRequest& q, const C
   if (packages_.refuse(e, caller, spec->package_digest, "could not submit job")) return;
   if (const Status may = may_have_images(c_, *spec, "could not submit job " + spec->name); !may) return reply_error(c_, e, may.error());
   const cluster::SubmitJob command{q.spec, {caller.user, caller.uid}, q.request_id, q.replace, c_.facts.id, callers_.asker(caller)};
-  // As cluster::version_of, which would decode the description once more.
-  const std::uint32_t needs =
-      std::max({wire::needed_version(command), cluster::since_version(cluster::CommandType::submit), wire::needed_version(*spec)});
+  const std::uint32_t needs = cluster::version_of_submit(command, *spec);
   if (const Status may = versions_.may_propose(needs, "could not submit job " + spec->name); !may) return reply_error(c_, e, may.error());
   if (!packages_.spread(e, spec->package_digest, "could not submit job")) return;
   const MemberId id = commands_.add(cluster::CommandType::submit, command, needs);

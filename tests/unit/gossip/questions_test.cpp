@@ -99,5 +99,45 @@ TEST(Questions, WhatWasAskedOnALinkThatIsLostIsAskedAgainWhenItIsUp) {
   EXPECT_NE(sequence, 0u);
 }
 
+// Four of twelve agents were cut off on a machine that was busy. The timers of a node that runs late are set anew, and those that were
+// due first to the latest time: a verdict came before the failures of the roll call by which it should have been judged.
+TEST(Questions, AVerdictOfANodeThatRanLateWaitsForItsRollCall) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    L lone(11, {}, {}, seed);
+    lone.run_answering(3s);
+    lone.clear();
+    std::vector<Instant> asked;         // the last questions
+    std::vector<std::uint64_t> silent;  // all, once the first of them was asked
+    const auto each = [&] {
+      for (const Send& send : lone.out.sends)
+        if (send.anew) asked.push_back(lone.now);
+      if (!asked.empty() && silent.empty())
+        for (std::uint64_t i = 0; i < 11; ++i) silent.push_back(i);
+      lone.answer_pings(silent);
+      lone.clear();
+    };
+    for (const std::uint64_t accused : {0, 1, 2}) {
+      for (const std::uint64_t by : {7, 8, 9, 10}) lone.hear({L::suspect(accused, L::kInc, by)}, by);
+      lone.run(50ms, each);
+    }
+    for (int step = 0; step < 1000 && asked.empty(); ++step) {
+      lone.now = std::max(lone.now, lone->deadline());
+      lone.give(Tick{});
+      each();
+    }
+    ASSERT_FALSE(asked.empty());
+    const Instant roll_call = asked.front();
+    lone.run(MembershipOptions{}.probe_total - 1ms, each);
+    ASSERT_EQ(asked.size(), 3u);
+    ASSERT_GT(asked.back(), roll_call);
+    lone.now += 300ms;
+    lone.give(Tick{});
+    each();
+    lone.run(3s, each);
+    for (const std::uint64_t accused : {0, 1, 2}) EXPECT_EQ(lone.state(accused), MemberState::suspect) << accused << ", seed " << seed;
+    EXPECT_TRUE(lone->frozen()) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace dtrain::gossip
