@@ -86,7 +86,7 @@ constexpr const char* kNothingDeleted =
 
 }  // namespace
 
-// The use of one prepared statement, of which there is one at a time; columns and parameters count from 0.
+// One use of a prepared statement that the store keeps. Only one of the same text may be alive. Columns and parameters count from 0.
 class Store::Statement {
  public:
   Statement(Store& store, const char* sql) : store_(store), statement_(store.prepared(sql)) { failed_ = !statement_; }
@@ -158,7 +158,7 @@ Error Store::error(const std::string& what) const {
                "check the disk of the data directory and its permissions"};
 }
 
-// Several statements, which are forgotten.
+// One statement or several, which are not kept.
 Status Store::run_script(const char* sql) {
   if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
   return fail(error("write"));
@@ -166,15 +166,17 @@ Status Store::run_script(const char* sql) {
 
 Status Store::run(const char* sql) { return Statement(*this, sql).finish("write"); }
 
-// Kept until the database is closed: to parse its statements was half of the time that a commit computes. Null: it cannot be
-// prepared, and error() says why.
+// Kept until the database is closed: parsing its statements was half of what a commit computed. Null: it cannot be prepared, and
+// error() says why.
 sqlite3_stmt* Store::prepared(const char* sql) {
-  const auto [found, is_new] = prepared_.try_emplace(sql, nullptr);
-  if (is_new && sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &found->second, nullptr) != SQLITE_OK) {
-    prepared_.erase(found);
-    return nullptr;
+  if (const auto found = prepared_.find(std::string_view(sql)); found != prepared_.end()) {
+    CHECK(sqlite3_stmt_busy(found->second) == 0);
+    return found->second;
   }
-  return found->second;
+  sqlite3_stmt* made = nullptr;
+  if (sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &made, nullptr) != SQLITE_OK) return nullptr;
+  prepared_.emplace(sql, made);
+  return made;
 }
 
 Status Store::in_transaction(const std::function<Status()>& body) {

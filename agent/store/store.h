@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -103,7 +102,7 @@ class Store {
 
   std::string path_;
   sqlite3* db_ = nullptr;
-  std::map<std::string_view, sqlite3_stmt*> prepared_;  // by its text, a literal; none is being stepped unless a Statement has it
+  std::map<std::string, sqlite3_stmt*, std::less<>> prepared_;  // by its text
 };
 
 }  // namespace dtrain::store

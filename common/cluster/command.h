@@ -384,7 +384,7 @@ struct RaiseVersion {
 // The version that a command with this body needs. ErrorCode::damaged if this program cannot decode the body, because
 // it is malformed or of an unknown version. Such a command must not be proposed, because nobody could apply it.
 Result<std::uint32_t> version_needed(CommandType type, std::string_view body);
-// The same of a submission, from the description of the job that it holds, decoded or not.
+// The same for a submission, with the job's description that it holds decoded already, or not.
 std::uint32_t version_of_submit(const SubmitJob& body, const job::JobSpec& spec);
 Result<std::uint32_t> version_of_submit(const SubmitJob& body);
 

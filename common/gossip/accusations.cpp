@@ -169,7 +169,7 @@ void Core::suspicion_ends(const MemberId& id) {
     return time_suspicion(id, found->second);
   }
   // The roll call may be that of a later question; and on a node that runs late its probes may fail after a verdict that was due later.
-  if (const auto ends = roll_call_decides()) return timers_.set(Timers::of(Wait::suspicion, id), *ends);
+  if (const auto ends = roll_call_decides()) return timers_.set(Timers::of(Wait::suspicion, id), std::min(*ends, now_ + kFreezeCheck));
   decide(slot, RumourKind::dead, member.incarnation, "suspected and not refuted");
 }
 
