@@ -126,16 +126,10 @@ void Core::call_roll() {
     if (const Slot slot = table_.find(id); slot != kNone) probe(slot, Probe::Why::roll_call);
 }
 
-// If the probes of a roll call that have no answer yet may still show that this node is cut off: when the last of them will have failed.
-std::optional<Instant> Core::roll_call_decides() const {
-  std::uint32_t open = 0;
-  Instant ends = now_;
-  for (const auto& [sequence, probe] : probes_) {
-    if (probe.why != Probe::Why::roll_call) continue;
-    ++open;
-    ends = std::max(ends, timers_.at(Timers::of(Wait::probe_total, sequence)));
-  }
-  return open != 0 && without_quorum(open) ? std::optional(ends) : std::nullopt;
+// True if the probes of a roll call that have no answer yet may still show that this node is cut off.
+bool Core::roll_call_decides() const {
+  const auto open = std::ranges::count_if(probes_, [](const auto& entry) { return entry.second.why == Probe::Why::roll_call; });
+  return open != 0 && without_quorum(static_cast<std::uint32_t>(open));
 }
 
 void Core::suspicion_ends(const MemberId& id) {
@@ -169,7 +163,7 @@ void Core::suspicion_ends(const MemberId& id) {
     return time_suspicion(id, found->second);
   }
   // The roll call may be that of a later question; and on a node that runs late its probes may fail after a verdict that was due later.
-  if (const auto ends = roll_call_decides()) return timers_.set(Timers::of(Wait::suspicion, id), std::min(*ends, now_ + kFreezeCheck));
+  if (roll_call_decides()) return timers_.set(Timers::of(Wait::suspicion, id), now_ + kFreezeCheck);
   decide(slot, RumourKind::dead, member.incarnation, "suspected and not refuted");
 }
 

@@ -204,7 +204,7 @@ class Core {
   void begin_suspicion(Slot slot, std::uint64_t incarnation, const MemberId& accuser);
   void look_around();
   void call_roll();
-  std::optional<Instant> roll_call_decides() const;
+  bool roll_call_decides() const;
   void accuse_told(const MemberId& id, std::uint64_t incarnation);  // with a suspicion that a synced row reports
   MemberId counted(const MemberId& accuser);
   void time_suspicion(const MemberId& id, const Suspicion& suspicion);

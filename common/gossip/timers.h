@@ -56,10 +56,6 @@ class Timers {
     at_.erase(found);
   }
   bool waits(const Key& key) const { return at_.count(key) != 0; }
-  Instant at(const Key& key) const {  // kNever: it is not set
-    const auto found = at_.find(key);
-    return found == at_.end() ? kNever : found->second;
-  }
   Instant next() const { return order_.empty() ? kNever : order_.begin()->first; }
   // Removes and returns the first key that is due.
   std::optional<Key> pop(Instant now) {
